@@ -1,0 +1,17 @@
+# Every library that corefan stands on, as an imported target PkgConfig::NAME.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
+pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv>=1.40)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+# Debian 12 names it msgpack, later systems msgpack-c.
+pkg_check_modules(MSGPACK IMPORTED_TARGET msgpack)
+if(NOT MSGPACK_FOUND)
+  pkg_check_modules(MSGPACK REQUIRED IMPORTED_TARGET msgpack-c)
+endif()
+if(BUILD_TESTING)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()

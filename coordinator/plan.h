@@ -1,0 +1,78 @@
+/* plan.h: a sweep made concrete: groups, cells, order and expected cost.
+ *
+ * sweep -> plan is pure: the same sweep, seed, worker counts and options give the same plan, byte for byte.
+ * Ownership: plan_free frees everything that hangs below.  Threads: a plan is read-only once made. */
+#ifndef COREFAN_COORDINATOR_PLAN_H
+#define COREFAN_COORDINATOR_PLAN_H
+
+#include "base/error.h"
+#include "proto/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct sweep; /* sweep.h */
+
+/* One arm on one runtime with one value of every other key.  Its number is its index in plan->cells. */
+struct plan_cell {
+    struct wire_cell spec; /* spec.cell is the number */
+    char *id;              /* canonical text, stable across runs; the same for nothing else in the plan */
+    int64_t group;
+    char *runtime;         /* label */
+    int64_t cores;         /* the gang: workers that run it at the same time */
+    int64_t rounds;        /* per worker; blocks of its group */
+    int64_t processes;
+    bool harness;          /* the `empty` arm of its group and runtime: measured, not reported as a cell */
+    int64_t expected_ns;   /* one round, as far as known beforehand */
+};
+
+/* Cells that differ only in arm or runtime; measured together, in blocks. */
+struct plan_group {
+    int64_t number;       /* also its position in plan->groups: the order of execution */
+    char *title;          /* "40 x 10ms sleep, 1 core" */
+    int64_t *cells;       /* numbers, by runtime, then arm, the harness cell of each runtime last */
+    int64_t cell_count;
+    char **runtimes;      /* labels, in the order of the sweep */
+    int64_t runtime_count;
+    int64_t cores;
+    int64_t blocks;
+    int64_t processes;
+    uint64_t seed;        /* orders of its blocks */
+    int64_t expected_ns;  /* all blocks and warm-ups */
+};
+
+struct plan_runtime {
+    char *label;
+    char *kind;           /* libuv, asyncio, uvloop */
+    char *python;         /* interpreter, or NULL */
+    bool eager;
+    struct wire_pairs jobs; /* own coroutines: name -> module:function */
+    char *path;           /* for their import, or NULL */
+};
+
+struct plan {
+    char *name;
+    uint64_t seed;
+    char sweep_sha256[65];
+    struct plan_runtime *runtimes;
+    int64_t runtime_count;
+    struct plan_group *groups;
+    int64_t group_count;
+    struct plan_cell *cells;
+    int64_t cell_count;   /* with the harness cells */
+    int64_t reported_count; /* without them */
+    int64_t expected_ns;
+    int64_t all_cores;    /* what `all` stood for */
+};
+
+/* workers_per_runtime: what `all` stands for.  Refuses more cores than that, and more than 10^5 cells. */
+int plan_make(const struct sweep *sweep, int64_t workers_per_runtime, struct plan **ret, struct error *err);
+
+void plan_free(struct plan *plan);
+
+/* Whole plan for people (100 columns) or as JSON; 0 or -1 when the stream failed. */
+int plan_print_text(const struct plan *plan, FILE *out);
+int plan_print_json(const struct plan *plan, FILE *out);
+
+#endif
