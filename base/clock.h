@@ -1,8 +1,8 @@
 /* clock.h: the only clocks that corefan reads.
  *
- * Wall time is CLOCK_MONOTONIC: it never steps, and on one host it is the same for all processes.  CPU time is
- * CLOCK_THREAD_CPUTIME_ID of the calling thread.  CLOCK_REALTIME serves for time stamps in reports and for nothing
- * else.  All values are ns.  Any thread; never fails on Linux. */
+ * Wall time is CLOCK_MONOTONIC: it never steps, and on one host it is the same for all processes.  CPU time
+ * is CLOCK_THREAD_CPUTIME_ID of the calling thread.  CLOCK_REALTIME serves for time stamps in reports and for
+ * nothing else.  All values are ns.  Any thread; never fails on Linux. */
 #ifndef COREFAN_BASE_CLOCK_H
 #define COREFAN_BASE_CLOCK_H
 

@@ -1,10 +1,10 @@
 /* error.h: what went wrong, where, and what to do, in one line.
  *
- * A module never prints and never exits: it fills a `struct error` that its caller owns and returns a negative
- * value.  Only a program's main file turns an error into a message on stderr and an exit code.
+ * A module never prints and never exits: it fills a `struct error` that its caller owns and returns a
+ * negative value.  Only a program's main file turns an error into a message on stderr and an exit code.
  *
- * Messages are lower case, problem first, subject quoted, no full stop: "cannot open 'lab.yaml': No such file".
- * Threads: a struct error belongs to one thread.  Ownership: no memory is held; copy it freely. */
+ * Messages are lower case, problem first, subject quoted, no full stop: "cannot open 'lab.yaml': No such
+ * file". Threads: a struct error belongs to one thread.  Ownership: no memory is held; copy it freely. */
 #ifndef COREFAN_BASE_ERROR_H
 #define COREFAN_BASE_ERROR_H
 
@@ -29,8 +29,10 @@ struct error {
     char text[1024]; /* one line without its end; several mistakes are joined by '\n' */
 };
 
-/* Fills *err (NULL is fine) and returns -1, so that a caller can `return error_set(...)`.  Longer text is cut. */
-int error_set(struct error *err, enum error_kind kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Fills *err (NULL is fine) and returns -1, so that a caller can `return error_set(...)`.  Longer text is
+ * cut. */
+int error_set(struct error *err, enum error_kind kind, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Puts `context: ` before the text that is there.  Returns -1. */
 int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

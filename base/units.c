@@ -14,8 +14,8 @@ struct unit {
 
 /* smallest first */
 static const struct unit duration_units[] = {
-    {"ns", 1},          {"us", NS_PER_US},      {"ms", NS_PER_MS},
-    {"s", NS_PER_S},    {"m", 60 * NS_PER_S},   {"h", 3600 * NS_PER_S},
+    {"ns", 1},       {"us", NS_PER_US},    {"ms", NS_PER_MS},
+    {"s", NS_PER_S}, {"m", 60 * NS_PER_S}, {"h", 3600 * NS_PER_S},
 };
 #define DURATION_UNITS (sizeof duration_units / sizeof duration_units[0])
 
@@ -38,9 +38,8 @@ static const char *read_decimal(const char *text, struct decimal *ret)
     struct decimal d = {.scale = 1};
     const char *p = text;
     for (; *p >= '0' && *p <= '9'; p++) {
-        if (d.whole > (INT64_MAX - 9) / 10)
+        if (__builtin_mul_overflow(d.whole, 10, &d.whole) || __builtin_add_overflow(d.whole, *p - '0', &d.whole))
             return NULL;
-        d.whole = d.whole * 10 + (*p - '0');
     }
     if (p == text)
         return NULL;

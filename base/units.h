@@ -1,15 +1,16 @@
 /* units.h: durations, rates and counts as people write and read them.
  *
- * Parsing is strict: a number, then a unit; no sign, no exponent, no spaces, no NaN.  ret_ values are untouched on
- * failure.  Any thread. */
+ * Parsing is strict: a number, then a unit; no sign, no exponent, no spaces, no NaN.  ret_ values are
+ * untouched on failure.  Any thread. */
 #ifndef COREFAN_BASE_UNITS_H
 #define COREFAN_BASE_UNITS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* "5ms", "1.5s", "250us", "40ns", "2m" -> ns.  Digits below one ns are refused, so is anything over 292 years.
- * 0 or -1.  *ret_why (may be NULL) then points at a constant clause such as "missing unit (ns, us, ms, s, m, h)". */
+/* "5ms", "1.5s", "250us", "40ns", "2m" -> ns.  Digits below one ns are refused, so is anything over 292
+ * years. 0 or -1.  *ret_why (may be NULL) then points at a constant clause such as "missing unit (ns, us, ms,
+ * s, m, h)". */
 int units_parse_duration(const char *text, int64_t *ret_ns, const char **ret_why);
 
 /* "1000/s", "50k/s", "2M/s" -> events per second, > 0 and finite. */
