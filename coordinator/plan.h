@@ -19,36 +19,36 @@ struct plan_cell {
     struct wire_cell spec; /* spec.cell is the number */
     char *id;              /* canonical text, stable across runs; the same for nothing else in the plan */
     int64_t group;
-    char *runtime;         /* label */
-    int64_t cores;         /* the gang: workers that run it at the same time */
-    int64_t rounds;        /* per worker; blocks of its group */
+    char *runtime;  /* label */
+    int64_t cores;  /* the gang: workers that run it at the same time */
+    int64_t rounds; /* per worker; blocks of its group */
     int64_t processes;
-    bool harness;          /* the `empty` arm of its group and runtime: measured, not reported as a cell */
-    int64_t expected_ns;   /* one round, as far as known beforehand */
+    bool harness;        /* the `empty` arm of its group and runtime: measured, not reported as a cell */
+    int64_t expected_ns; /* one round, as far as known beforehand */
 };
 
 /* Cells that differ only in arm or runtime; measured together, in blocks. */
 struct plan_group {
-    int64_t number;       /* also its position in plan->groups: the order of execution */
-    char *title;          /* "40 x 10ms sleep, 1 core" */
-    int64_t *cells;       /* numbers, by runtime, then arm, the harness cell of each runtime last */
+    int64_t number; /* also its position in plan->groups: the order of execution */
+    char *title;    /* "40 x 10ms sleep, 1 core" */
+    int64_t *cells; /* numbers, by runtime, then arm, the harness cell of each runtime last */
     int64_t cell_count;
-    char **runtimes;      /* labels, in the order of the sweep */
+    char **runtimes; /* labels, in the order of the sweep */
     int64_t runtime_count;
     int64_t cores;
     int64_t blocks;
     int64_t processes;
-    uint64_t seed;        /* orders of its blocks */
-    int64_t expected_ns;  /* all blocks and warm-ups */
+    uint64_t seed;       /* orders of its blocks */
+    int64_t expected_ns; /* all blocks and warm-ups */
 };
 
 struct plan_runtime {
     char *label;
-    char *kind;           /* libuv, asyncio, uvloop */
-    char *python;         /* interpreter, or NULL */
+    char *kind;   /* libuv, asyncio, uvloop */
+    char *python; /* interpreter, or NULL */
     bool eager;
     struct wire_pairs jobs; /* own coroutines: name -> module:function */
-    char *path;           /* for their import, or NULL */
+    char *path;             /* for their import, or NULL */
 };
 
 struct plan {
@@ -60,10 +60,10 @@ struct plan {
     struct plan_group *groups;
     int64_t group_count;
     struct plan_cell *cells;
-    int64_t cell_count;   /* with the harness cells */
+    int64_t cell_count;     /* with the harness cells */
     int64_t reported_count; /* without them */
     int64_t expected_ns;
-    int64_t all_cores;    /* what `all` stood for */
+    int64_t all_cores; /* what `all` stood for */
 };
 
 /* workers_per_runtime: what `all` stands for.  Refuses more cores than that, and more than 10^5 cells. */

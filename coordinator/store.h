@@ -1,7 +1,8 @@
 /* store.h: a run's directory and its run.db (SQLite, WAL): every raw value, before it is acknowledged.
  *
- * The only file that includes sqlite3.h.  One writer per directory (a lock is held); readers may look at any time.
- * A call that returns 0 has committed.  Threads: one store, one thread.  Ownership: store_close frees it. */
+ * The only file that includes sqlite3.h.  One writer per directory (a lock is held); readers may look at any
+ * time. A call that returns 0 has committed.  Threads: one store, one thread.  Ownership: store_close frees
+ * it. */
 #ifndef COREFAN_COORDINATOR_STORE_H
 #define COREFAN_COORDINATOR_STORE_H
 
@@ -14,8 +15,8 @@
 
 struct store;
 
-/* Makes DIR (and its parents) and an empty run.db with the schema.  Refuses a directory that exists and is not
- * empty. */
+/* Makes DIR (and its parents) and an empty run.db with the schema.  Refuses a directory that exists and is
+ * not empty. */
 int store_create(const char *dir, struct store **ret, struct error *err);
 
 enum store_mode { STORE_READ, STORE_RESUME };
@@ -25,8 +26,9 @@ int store_open(const char *dir, enum store_mode mode, struct store **ret, struct
 
 void store_close(struct store *store); /* NULL is fine */
 
-/* Facts about the run as text: run_id, name, seed, started_at, finished_at, status, argv (JSON), tool_version,
- * sweep (its source text), plan facts, environment (JSON array), reserved CPUs ... Replaces an older value. */
+/* Facts about the run as text: run_id, name, seed, started_at, finished_at, status, argv (JSON),
+ * tool_version, sweep (its source text), plan facts, environment (JSON array), reserved CPUs ... Replaces an
+ * older value. */
 int store_put_fact(struct store *store, const char *key, const char *value, struct error *err);
 /* *ret: text to free(), or NULL when the fact is not there. */
 int store_get_fact(struct store *store, const char *key, char **ret, struct error *err);
@@ -48,7 +50,8 @@ int store_put_result(struct store *store, int64_t worker, const struct wire_resu
 int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err);
 
 /* The attempt is void; its rounds stay in the file but count for nothing. */
-int store_void_attempt(struct store *store, int64_t group, int64_t attempt, const char *reason, struct error *err);
+int store_void_attempt(struct store *store, int64_t group, int64_t attempt, const char *reason,
+                       struct error *err);
 
 /* The group is given up after its last attempt: state failed, with its story. */
 int store_fail_group(struct store *store, int64_t group, const char *reason, struct error *err);

@@ -3,11 +3,12 @@
  * One ZeroMQ frame = one msgpack map with string keys, among them `type` (text) and `v` ([major, minor]).
  * This module knows no sockets, no clocks and no policy.  It is pure: any thread, each message one owner.
  *
- * Units: every *_ns is ns as a signed 64-bit integer.  WIRE_NULL in an integer field is msgpack nil: "not known here".
- * Text is UTF-8 without NUL, owned by the message; NULL text is nil.
+ * Units: every *_ns is ns as a signed 64-bit integer.  WIRE_NULL in an integer field is msgpack nil: "not
+ * known here". Text is UTF-8 without NUL, owned by the message; NULL text is nil.
  *
- * Decoding walks the frame before it is unpacked: declared counts must fit the bytes that are left, depth <= 8, size
- * limits per type.  Unknown keys are ignored; a missing or mistyped required key is an error that names it. */
+ * Decoding walks the frame before it is unpacked: declared counts must fit the bytes that are left, depth <=
+ * 8, size limits per type.  Unknown keys are ignored; a missing or mistyped required key is an error that
+ * names it. */
 #ifndef COREFAN_PROTO_WIRE_H
 #define COREFAN_PROTO_WIRE_H
 
@@ -67,19 +68,20 @@ struct wire_hello {
     char *runtime;  /* "libuv", "asyncio", "uvloop", or another kind */
     char *label;    /* what the report calls it; equals runtime unless told otherwise */
     char *host;
-    char *boot_id;  /* /proc/sys/kernel/random/boot_id: workers with the same one share a monotonic clock */
+    char *boot_id; /* /proc/sys/kernel/random/boot_id: workers with the same one share a monotonic clock */
     int64_t pid;
-    int64_t slot;   /* the launcher's number for this place, nil when started by hand */
-    int64_t cpu;    /* logical CPU that the measured thread is pinned to, nil when it is not */
+    int64_t slot; /* the launcher's number for this place, nil when started by hand */
+    int64_t cpu;  /* logical CPU that the measured thread is pinned to, nil when it is not */
     int64_t package, numa, core, l3; /* topology of that CPU, os indexes, nil when not known */
-    struct wire_pairs versions; /* "corefan": ..., "libuv": ..., "kernel": ... */
+    struct wire_pairs versions;      /* "corefan": ..., "libuv": ..., "kernel": ... */
     struct wire_texts arms;
     struct wire_texts jobs;
     int64_t wall_clock_cost_ps, cpu_clock_cost_ps; /* one read, in ps */
-    int64_t timer_overshoot_p50_ns;                /* noise floor: bare timerfd waits of 1 ms; nil if not probed */
+    int64_t timer_overshoot_p50_ns; /* noise floor: bare timerfd waits of 1 ms; nil if not probed */
     int64_t timer_overshoot_max_ns;
     int64_t spin_gap_max_ns; /* noise floor: largest gap seen by a 10 ms spin; nil if not probed */
-    bool busy_heartbeats;    /* true: heartbeats come also while a slice is measured (a housekeeping CPU is there) */
+    bool busy_heartbeats;    /* true: heartbeats come also while a slice is measured (a housekeeping CPU is
+                                there) */
 };
 
 struct wire_welcome {
@@ -131,25 +133,25 @@ struct wire_cell {
     struct wire_pairs params; /* further keys of the job by name (tcp: target, size ...) */
 };
 
-/* coordinator -> worker: one runtime's slice of a group.  The worker prepares (slabs, calibration, warm-up), then
- * answers with ready.  A new assign replaces an older one. */
+/* coordinator -> worker: one runtime's slice of a group.  The worker prepares (slabs, calibration, warm-up),
+ * then answers with ready.  A new assign replaces an older one. */
 struct wire_assign {
     int64_t group;
     int64_t attempt;
     int64_t lease_ns; /* longest time that the slice may take from go to result */
     int64_t seed;     /* order of cells in block b: shuffle with stream b of this seed (SPEC.md) */
     int64_t blocks;
-    int64_t gang;     /* workers that run it at the same time */
+    int64_t gang; /* workers that run it at the same time */
     struct wire_cell *cells;
     size_t cell_count;
 };
 
 struct wire_prepared {
     int64_t cell;
-    int64_t loops;          /* L, 1 when not calibrated */
-    int64_t warmups;        /* rounds thrown away */
-    int64_t warmup_ns;      /* wall time of them */
-    int64_t calibration_ns; /* wall time of calibration */
+    int64_t loops;           /* L, 1 when not calibrated */
+    int64_t warmups;         /* rounds thrown away */
+    int64_t warmup_ns;       /* wall time of them */
+    int64_t calibration_ns;  /* wall time of calibration */
     struct wire_texts flags; /* "calibration_unstable", "warmup_unconverged" */
 };
 
@@ -188,26 +190,26 @@ struct wire_histogram {
 #define WIRE_ROUND_INTEGERS(X)                                                                               \
     X(cell)                                                                                                  \
     X(block)                                                                                                 \
-    X(position)               /* order within the block, from 0 */                                           \
-    X(intended_start_ns)      /* nil unless a start was set */                                               \
-    X(start_ns)               /* CLOCK_MONOTONIC */                                                          \
+    X(position)          /* order within the block, from 0 */                                                \
+    X(intended_start_ns) /* nil unless a start was set */                                                    \
+    X(start_ns)          /* CLOCK_MONOTONIC */                                                               \
     X(wall_ns)                                                                                               \
-    X(cpu_ns)                 /* thread CPU of the measured thread */                                        \
-    X(fanouts)                /* L, 1, or the completions of a window */                                     \
-    X(wakeups)                /* returns from a poll that could block */                                     \
-    X(max_in_flight)          /* per fan-out: children created and not done */                               \
-    X(early)                  /* waits that ended before their deadline: 0, or the round is an error */      \
-    X(overshoot_min_ns)       /* per wait, signed; nil without waits */                                      \
+    X(cpu_ns)           /* thread CPU of the measured thread */                                              \
+    X(fanouts)          /* L, 1, or the completions of a window */                                           \
+    X(wakeups)          /* returns from a poll that could block */                                           \
+    X(max_in_flight)    /* per fan-out: children created and not done */                                     \
+    X(early)            /* waits that ended before their deadline: 0, or the round is an error */            \
+    X(overshoot_min_ns) /* per wait, signed; nil without waits */                                            \
     X(overshoot_p50_ns)                                                                                      \
     X(overshoot_max_ns)                                                                                      \
     X(switches_voluntary)                                                                                    \
     X(switches_involuntary)                                                                                  \
     X(faults_minor)                                                                                          \
     X(faults_major)                                                                                          \
-    X(runq_ns)                /* run-queue delay from schedstat; nil where it cannot be read */              \
-    X(cpu_start)              /* logical CPU at start and end */                                             \
+    X(runq_ns)   /* run-queue delay from schedstat; nil where it cannot be read */                           \
+    X(cpu_start) /* logical CPU at start and end */                                                          \
     X(cpu_end)                                                                                               \
-    X(cycles)                 /* nil without a PMU */                                                        \
+    X(cycles) /* nil without a PMU */                                                                        \
     X(instructions)                                                                                          \
     X(gc_runs)                /* nil without a collector */                                                  \
     X(time_to_error_ns)       /* nil unless the arm returned an error */                                     \
@@ -222,8 +224,9 @@ struct wire_round {
 #define X(name) int64_t name;
     WIRE_ROUND_INTEGERS(X)
 #undef X
-    char *error; /* why this round is not a number (broken structural proof, early wait); nil when it is fine */
-    struct wire_histogram latency;        /* windows: per fan-out from the actual start */
+    char *
+        error; /* why this round is not a number (broken structural proof, early wait); nil when it is fine */
+    struct wire_histogram latency;          /* windows: per fan-out from the actual start */
     struct wire_histogram latency_intended; /* open loop: from the intended start */
 };
 
@@ -271,11 +274,12 @@ const char *wire_type_name(enum wire_type type);
 /* Sets every integer of a round to WIRE_NULL and all else to absent. */
 void wire_round_init(struct wire_round *round);
 
-/* Message -> bytes.  *ret is owned by the caller: free(ret->data).  -1: a text too long or too many entries. */
+/* Message -> bytes.  *ret is owned by the caller: free(ret->data).  -1: a text too long or too many entries.
+ */
 int wire_encode(const struct wire_message *message, struct wire_bytes *ret, struct error *err);
 
-/* Bytes -> message.  0: *ret is owned by the caller, wire_release it.  -1: *ret untouched, err names what and where.
- * A frame of another major version decodes only as far as `type` and `v` and fails with the text
+/* Bytes -> message.  0: *ret is owned by the caller, wire_release it.  -1: *ret untouched, err names what and
+ * where. A frame of another major version decodes only as far as `type` and `v` and fails with the text
  * "protocol 2.0 of the peer is not 1.x"; wire_peek_version tells the two numbers apart from damage. */
 int wire_decode(const void *data, size_t size, struct wire_message *ret, struct error *err);
 
