@@ -1,0 +1,234 @@
+"""corefan run as a user meets it: results, files, exit codes, and what is left behind."""
+import json
+import os
+import signal
+import sqlite3
+import time
+import unittest
+
+from harness import COREFAN, SLOW_SWEEP, SMALL_SWEEP, EndToEnd, alive, children_of, processes_with
+
+CELL_KEYS = """id runtime arm job fanout delay_ns clients phase cores rate_per_s duration_ns rounds attempts processes
+verdict flags wall_ns cpu_ns harness_ns cpu_net_ns ideal_wall_ns over_ideal_x speedup_x speedup_block_x max_in_flight
+wakeups_per_fanout fanouts_per_round throughput_per_s throughput_per_s_core utilization ceiling_per_s_core
+workers""".split()
+
+
+class Results(EndToEnd):
+    def test_small_sweep(self):
+        done = self.run_sweep(SMALL_SWEEP)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(done.out, (self.scratch / "run/summary.txt").read_text())
+        summary = self.summary()
+        self.assertEqual(summary["run"]["status"], "complete")
+        cells = summary["cells"]
+        self.assertEqual(len(cells), 3 + 4)
+        self.assertEqual(len({cell["id"] for cell in cells}), 7)
+        for cell in cells:
+            for key in CELL_KEYS:
+                self.assertIn(key, cell, cell["id"])
+            self.assertEqual(cell["rounds"], 5)
+            self.assertEqual(cell["attempts"], 1)
+            wall = cell["wall_ns"]
+            self.assertLessEqual(wall["min"], wall["p50"]["value"])
+            self.assertLessEqual(wall["p50"]["value"], wall["max"])
+            self.assertGreater(cell["cpu_ns"]["p50"]["value"], 0)
+            self.assertAlmostEqual(wall["p50"]["ci_level"], 0.9375)
+            self.assertNotEqual(cell["verdict"], "invalid")
+        self.assert_nulls_have_reasons(summary)
+        by_arm = {cell["arm"]: cell for cell in cells if cell["job"] == "sleep"}
+        self.assertGreaterEqual(by_arm["sequential"]["wall_ns"]["min"], 4 * 2_000_000)
+        self.assertGreaterEqual(by_arm["gather"]["wall_ns"]["min"], 2_000_000)
+        self.assertEqual(by_arm["sequential"]["max_in_flight"], 1)
+        self.assertEqual(by_arm["gather"]["max_in_flight"], 4)
+        self.assertEqual(by_arm["sequential"]["speedup_x"]["value"], 1)
+        self.assertGreater(by_arm["gather"]["speedup_x"]["value"], 2)
+
+    def assert_nulls_have_reasons(self, node, where="summary"):
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if value is None:
+                    self.assertIn(key + "_null_reason", node, f"{where}.{key}")
+                self.assert_nulls_have_reasons(value, f"{where}.{key}")
+        elif isinstance(node, list):
+            for index, value in enumerate(node):
+                self.assert_nulls_have_reasons(value, f"{where}[{index}]")
+
+    def test_stdout_is_exactly_the_format_asked_for(self):
+        done = self.run_sweep(SMALL_SWEEP, "--format", "json")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(json.loads(done.out), self.summary())
+        self.assertEqual(done.out, (self.scratch / "run/summary.json").read_text())
+
+    def test_report_rebuilds_the_same_bytes(self):
+        self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
+        for name, form in (("summary.json", "json"), ("summary.txt", "text")):
+            path = self.scratch / "run" / name
+            before = path.read_bytes()
+            path.unlink()
+            again = self.run_corefan("report", str(self.scratch / "run"), "--format", form)
+            self.assertEqual(again.code, 0, again.err)
+            self.assertEqual(again.out.encode(), before)
+        rows = self.run_corefan("report", str(self.scratch / "run"), "--format", "csv").out.splitlines()
+        self.assertEqual(len(rows), 1 + 7)
+
+    def test_cores_all_pools_every_worker(self):
+        workers = min(2, len(os.sched_getaffinity(0)))
+        done = self.run_sweep("name: g\nrounds: 5\ncores: [1, all]\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n",
+                              "--workers", str(workers))
+        self.assertEqual(done.code, 0, done.err)
+        for cell in self.summary()["cells"]:
+            self.assertEqual(cell["rounds"], 5 * cell["cores"])
+            self.assertEqual(len(cell["workers"]), cell["cores"])
+
+    def test_raw_rounds_are_all_kept(self):
+        self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
+        with sqlite3.connect(self.scratch / "run/run.db") as db:
+            per_cell = dict(db.execute("select cell, count(*) from rounds group by cell"))
+        self.assertEqual(set(per_cell.values()), {5})
+        self.assertEqual(len(per_cell), 7 + 2)  # and the empty arm of both groups
+
+    def test_same_seed_same_order(self):
+        orders = []
+        for out in ("a", "b"):
+            self.assertEqual(self.run_sweep(SMALL_SWEEP, out=out).code, 0)
+            with sqlite3.connect(self.scratch / out / "run.db") as db:
+                orders.append(db.execute("select cell, block, position from rounds order by 1, 2, 3").fetchall())
+        self.assertEqual(orders[0], orders[1])
+
+
+class Trouble(EndToEnd):
+    def test_killed_worker_is_replaced_and_its_group_run_again(self):
+        process = self.start_sweep(SLOW_SWEEP, "--workers", "1", "--progress", "none")
+        worker = self.wait_for(lambda: children_of(process.pid), "a worker")[0]
+        db = self.scratch / "run/run.db"
+        self.wait_for(db.exists, "the store")
+        time.sleep(1.0)
+        os.kill(worker, signal.SIGKILL)
+        done = self.finish(process)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertIn("lost", done.err)
+        summary = self.summary()
+        self.assertEqual(summary["run"]["status"], "complete")
+        self.assertEqual(len(summary["cells"]), 2)
+        for cell in summary["cells"]:
+            self.assertEqual((cell["rounds"], cell["attempts"]), (20, 2))
+
+    def test_a_worker_that_always_dies_ends_the_run(self):
+        fake = self.write("worker", "#!/bin/sh\necho 'no such device' >&2\nexit 7\n")
+        os.chmod(fake, 0o755)
+        done = self.run_sweep(SMALL_SWEEP, "--progress", "none", env={"COREFAN_WORKER": fake}, timeout=60)
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("no such device", done.err)
+
+    def test_missing_worker_binary(self):
+        done = self.run_sweep(SMALL_SWEEP, env={"COREFAN_WORKER": "/nonexistent/corefan-worker"})
+        self.assert_one_line(done, 1, "/nonexistent/corefan-worker")
+
+    def test_ctrl_c_keeps_what_was_measured(self):
+        process = self.start_sweep(SLOW_SWEEP + "  - {job: noop, fanout: 2}\n", "--progress", "none",
+                                   env={"MARK": "corefan-ctrl-c"})
+        self.wait_for((self.scratch / "run/run.db").exists, "the store")
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        asked = time.monotonic()
+        done = self.finish(process)
+        self.assertLess(time.monotonic() - asked, 10)
+        self.assertEqual(done.code, 130, done.err)
+        self.assertEqual(self.summary()["run"]["status"], "interrupted")
+        self.assertIn("interrupted", done.out)
+        self.assertEqual(processes_with("corefan-ctrl-c"), [])
+
+    def test_workers_do_not_outlive_a_killed_coordinator(self):
+        process = self.start_sweep(SLOW_SWEEP, "--progress", "none")
+        workers = self.wait_for(lambda: children_of(process.pid), "workers")
+        time.sleep(0.5)
+        process.kill()
+        process.wait()
+        self.wait_for(lambda: not any(alive(pid) for pid in workers), "the workers' end", timeout=5)
+
+    def test_second_run_on_the_same_cpus_is_refused(self):
+        first = self.start_sweep(SLOW_SWEEP, "--progress", "none")
+        self.wait_for((self.scratch / "run/run.db").exists, "the store")
+        second = self.run_corefan("run", str(self.scratch / "sweep.yaml"), "--out", str(self.scratch / "other"))
+        self.assert_one_line(second, 2, "--co-run", str(first.pid))
+        self.assertEqual(self.finish(first).code, 0)
+
+
+class BadInput(EndToEnd):
+    def test_command_line(self):
+        sweep = self.write("s.yaml", SMALL_SWEEP)
+        (self.scratch / "full").mkdir()
+        (self.scratch / "full/file").write_text("x")
+        cases = [
+            (("run", sweep, "--cpus", "4096"), "4096"),
+            (("run", sweep, "--cpus", "0,0"), "0"),
+            (("run", sweep, "--cpus", "zero"), "zero"),
+            (("run", sweep, "--workers", "-1"), "--workers"),
+            (("run", sweep, "--out", str(self.scratch / "full")), "full"),
+            (("run", sweep, "--out", "/proc/corefan/run"), "/proc/corefan"),
+            (("run", sweep, "--format", "jsn"), "json"),
+            (("run", "/nonexistent.yaml"), "/nonexistent.yaml"),
+            (("run", str(self.scratch)), str(self.scratch)),
+            (("run", sweep, "--listen", "tcp://0.0.0.0:7777"), "loopback"),
+            (("run", sweep, "--listen", "nonsense"), "nonsense"),
+            (("run", sweep, "--set", "fanouts=3"), "fanout"),
+            (("run", sweep, "--set", "cores=5000"), "5000"),
+            (("report", "/nonexistent"), "/nonexistent"),
+            (("report", str(self.scratch / "full")), "full"),
+            (("rnu",), "run"),
+            (("run", sweep, "--sed", "3"), "--sed"),
+        ]
+        for argv, part in cases:
+            with self.subTest(argv=argv):
+                done = self.run_corefan(*argv, timeout=30)
+                self.assert_one_line(done, 2, part)
+
+    def test_all_mistakes_of_a_sweep_are_told(self):
+        sweep = self.write("bad.yaml", "name: bad\nfanouts: 3\nmatrix:\n  - {job: sleep, fanout: 0, delay: 5}\n")
+        done = self.run_corefan("run", sweep)
+        self.assertEqual(done.code, 2)
+        lines = done.err.strip().splitlines()
+        self.assertEqual(len(lines), 3, done.err)
+        self.assertIn("bad.yaml:2:1: unknown key 'fanouts', did you mean 'fanout'?", lines[0])
+        self.assertIn("bad.yaml:4:", lines[1])
+        self.assertIn("unit", lines[2])
+        self.assertFalse((self.scratch / "runs").exists())
+
+    def test_port_in_use(self):
+        import socket
+        with socket.socket() as busy:
+            busy.bind(("127.0.0.1", 0))
+            busy.listen()
+            port = busy.getsockname()[1]
+            done = self.run_sweep(SMALL_SWEEP, "--listen", f"tcp://127.0.0.1:{port}")
+        self.assert_one_line(done, 2, str(port), "in use")
+
+
+class Help(EndToEnd):
+    def test_help_fits_a_screen(self):
+        for argv in (("--help",), ("run", "--help"), ("plan", "--help"), ("report", "--help")):
+            done = self.run_corefan(*argv)
+            self.assertEqual((done.code, done.err), (0, ""), argv)
+            lines = done.out.splitlines()
+            self.assertLessEqual(len(lines), 50, argv)
+            self.assertLessEqual(max(map(len, lines)), 100, argv)
+
+    def test_version(self):
+        done = self.run_corefan("--version")
+        self.assertEqual(done.code, 0)
+        self.assertRegex(done.out, r"^corefan \d+\.\d+\.\d+")
+
+    def test_plan_runs_nothing(self):
+        sweep = self.write("s.yaml", SMALL_SWEEP)
+        done = self.run_corefan("plan", sweep)
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertIn("gather", done.out)
+        as_json = json.loads(self.run_corefan("plan", sweep, "--format", "json").out)
+        self.assertTrue(as_json)
+        self.assertFalse((self.scratch / "runs").exists())
+
+
+if __name__ == "__main__":
+    assert COREFAN
+    unittest.main()
