@@ -33,7 +33,8 @@ int store_put_fact(struct store *store, const char *key, const char *value, stru
 /* *ret: text to free(), or NULL when the fact is not there. */
 int store_get_fact(struct store *store, const char *key, char **ret, struct error *err);
 
-/* Groups and cells of the plan, in one transaction. */
+/* Groups and cells of the plan, in one transaction, and the facts name, seed, sweep_sha256, all_cores,
+ * expected_ns. */
 int store_put_plan(struct store *store, const struct plan *plan, struct error *err);
 
 /* A worker that registered: its number in the run and what it said of itself. */
@@ -42,14 +43,16 @@ int store_put_worker(struct store *store, int64_t worker, const struct wire_hell
 /* What a worker said in ready (calibration, warm-up) for an attempt. */
 int store_put_ready(struct store *store, int64_t worker, const struct wire_ready *ready, struct error *err);
 
-/* One result part, committed on return.  *ret_new is false when that part was there already (a duplicate). */
+/* One result part, committed on return.  *ret_new is false when that part was there already (a duplicate). -1
+ * with ERROR_USAGE: the part contradicts the plan (a cell that is not of that group) or repeats a round;
+ * nothing of it was stored, the store is fine.  Any other kind: the disk or the file. */
 int store_put_result(struct store *store, int64_t worker, const struct wire_result *result, bool *ret_new,
                      struct error *err);
 
 /* The group's rounds of this attempt count: state done.  Rounds of other attempts stay, marked void. */
 int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err);
 
-/* The attempt is void; its rounds stay in the file but count for nothing. */
+/* The attempt is void; its rounds stay in the file but count for nothing.  Not even when finished later. */
 int store_void_attempt(struct store *store, int64_t group, int64_t attempt, const char *reason,
                        struct error *err);
 
@@ -64,5 +67,69 @@ struct store_group_state {
     int64_t attempts;
 };
 int store_get_group(struct store *store, int64_t group, struct store_group_state *ret, struct error *err);
+
+/* ---- Reading a run back: what summary.c needs, in plan order. ---- */
+
+enum store_group_status { STORE_GROUP_PLANNED, STORE_GROUP_DONE, STORE_GROUP_FAILED };
+
+struct store_group {
+    int64_t number; /* its index */
+    char *title;
+    enum store_group_status status;
+    int64_t attempt;  /* the one that counts, when done */
+    int64_t attempts; /* begun */
+    char *reason;     /* of a failure or of the last void attempt; NULL without either */
+    int64_t cores, blocks, processes;
+    uint64_t seed;
+};
+
+struct store_cell {
+    int64_t number; /* its index, and spec.cell */
+    int64_t group;
+    char *id;
+    char *runtime;
+    int64_t cores, rounds, processes;
+    bool harness;
+    struct wire_cell spec;
+};
+
+struct store_worker {
+    int64_t number;
+    struct wire_hello hello;
+};
+
+/* What ready said of one cell, in the attempt that counts. */
+struct store_prepared {
+    int64_t worker;
+    struct wire_prepared said; /* said.cell */
+};
+
+struct store_run {
+    struct store_group *groups;
+    struct store_cell *cells; /* with the harness cells */
+    struct store_worker *workers;
+    struct store_prepared *prepared; /* by cell, then worker */
+    size_t group_count, cell_count, worker_count, prepared_count;
+    void *texts; /* owner of every text and array above */
+};
+
+struct store_round {
+    int64_t worker, go;
+    struct wire_round raw;
+};
+
+struct store_rounds {
+    struct store_round *at; /* by worker, then block */
+    size_t count;
+    void *texts;
+};
+
+/* 0: *ret is the caller's, store_run_free it. */
+int store_load(struct store *store, struct store_run **ret, struct error *err);
+void store_run_free(struct store_run *run); /* NULL is fine */
+
+/* The rounds of one cell that count: those of the attempt that finished its group. */
+int store_load_rounds(struct store *store, int64_t cell, struct store_rounds **ret, struct error *err);
+void store_rounds_free(struct store_rounds *rounds); /* NULL is fine */
 
 #endif
