@@ -110,7 +110,7 @@ struct store_run {
     struct store_worker *workers;
     struct store_prepared *prepared; /* by cell, then worker */
     size_t group_count, cell_count, worker_count, prepared_count;
-    void *texts; /* owner of every text and array above */
+    void *texts; /* owner of every text that hangs below */
 };
 
 struct store_round {
