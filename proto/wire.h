@@ -26,6 +26,7 @@
 #define WIRE_MAX_FRAME_BYTES (4u << 20) /* result; every other type is at most 1 MiB, hello 64 KiB */
 #define WIRE_MAX_TEXT_BYTES  4096u
 #define WIRE_MAX_ROUNDS      1024u /* rounds in one result frame; more go in further parts */
+#define WIRE_MAX_CELLS       1024u /* in one slice */
 
 #define WIRE_TYPES(X)                                                                                        \
     X(HELLO, hello)                                                                                          \
@@ -285,6 +286,12 @@ int wire_decode(const void *data, size_t size, struct wire_message *ret, struct 
 
 /* The version that a well-formed frame carries, whatever else is in it.  -1 when there is none. */
 int wire_peek_version(const void *data, size_t size, int64_t *ret_major, int64_t *ret_minor);
+
+/* The bucket that a value belongs to, for 0 <= ns <= highest_ns (above it is overflow, below 0 counts as 0),
+ * and the smallest ns of a bucket.  Reads only significant_digits (1..5) and lowest_ns (>= 1).  SPEC.md,
+ * "Histograms". */
+int64_t wire_histogram_index(const struct wire_histogram *histogram, int64_t ns);
+int64_t wire_histogram_lower_ns(const struct wire_histogram *histogram, int64_t index);
 
 /* Frees what decoding allocated; fine on a zeroed message and twice. */
 void wire_release(struct wire_message *message);
