@@ -181,6 +181,17 @@ static const struct field cell_fields[] = {
 };
 static const struct shape cell_shape = SHAPE(wire_cell, cell_fields, NULL);
 
+static int check_assign(const void *of, struct error *err)
+{
+    const struct wire_assign *assign = of;
+    for (size_t i = 0; i < assign->cell_count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (assign->cells[i].cell == assign->cells[j].cell)
+                return error_set(err, ERROR_INTERNAL, "'cells' has cell %lld twice",
+                                 (long long)assign->cells[i].cell);
+    return 0;
+}
+
 static const struct field assign_fields[] = {
     INTEGER(wire_assign, group, 0, NUMBER),
     INTEGER(wire_assign, attempt, 0, MOST_TRIES),
@@ -327,6 +338,14 @@ static int check_round(const void *of, struct error *err)
 }
 static const struct shape round_shape = SHAPE(wire_round, round_fields, check_round);
 
+static int check_result(const void *of, struct error *err)
+{
+    const struct wire_result *result = of;
+    if (result->error && !result->last)
+        return error_set(err, ERROR_INTERNAL, "'error' in a part that is not the last");
+    return 0;
+}
+
 static const struct field result_fields[] = {
     INTEGER(wire_result, group, 0, NUMBER),
     INTEGER(wire_result, attempt, 0, MOST_TRIES),
@@ -367,11 +386,11 @@ const struct message_rule message_rules[WIRE_TYPE_COUNT] = {
     [WIRE_HELLO] = RULE(hello, check_hello, 64u << 10),
     [WIRE_WELCOME] = RULE(welcome, NULL, 1u << 20),
     [WIRE_REJECT] = RULE(reject, NULL, 1u << 20),
-    [WIRE_ASSIGN] = RULE(assign, NULL, 1u << 20),
+    [WIRE_ASSIGN] = RULE(assign, check_assign, 1u << 20),
     [WIRE_READY] = RULE(ready, NULL, 1u << 20),
     [WIRE_GO] = RULE(go, NULL, 1u << 20),
     [WIRE_HEARTBEAT] = RULE(heartbeat, NULL, 1u << 20),
-    [WIRE_RESULT] = RULE(result, NULL, WIRE_MAX_FRAME_BYTES),
+    [WIRE_RESULT] = RULE(result, check_result, WIRE_MAX_FRAME_BYTES),
     [WIRE_ACK] = RULE(ack, NULL, 1u << 20),
     [WIRE_ABORT] = RULE(abort, NULL, 1u << 20),
     [WIRE_BYE] = RULE(bye, NULL, 1u << 20),
