@@ -1,0 +1,242 @@
+/* stats: known answers.  check_stats.py compares the rest with scipy and exact fractions. */
+#include "coordinator/stats.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void assert_close(double got, double expected, double tolerance)
+{
+    if (!(fabs(got - expected) <= tolerance))
+        fail_msg("got %.17g, expected %.17g", got, expected);
+}
+
+static void ranks_of_the_median(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, lo, hi;
+        double level;
+    } cases[] = {{2, 1, 2, 0.5},           {3, 1, 3, 0.75},      {5, 1, 5, 0.9375},     {6, 1, 6, 0.96875},
+                 {9, 2, 9 - 1, 0.9609375}, {20, 6, 15, 0.95861}, {100, 40, 61, 0.96480}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stats_ranks ranks = {0};
+        assert_true(stats_median_ranks(cases[i].n, &ranks));
+        assert_int_equal(ranks.lo, cases[i].lo);
+        assert_int_equal(ranks.hi, cases[i].hi);
+        assert_close(ranks.level, cases[i].level, 1e-5);
+    }
+    struct stats_ranks untouched = {7, 7, 7};
+    assert_false(stats_median_ranks(1, &untouched));
+    assert_false(stats_median_ranks(0, &untouched));
+    assert_int_equal(untouched.lo, 7);
+}
+
+static void p99_needs_368_values(void **state)
+{
+    (void)state;
+    struct stats_ranks ranks = {0};
+    assert_false(stats_quantile_ranks(STATS_P99_MIN_N - 1, 0.99, &ranks));
+    assert_true(stats_quantile_ranks(STATS_P99_MIN_N, 0.99, &ranks));
+    assert_int_equal(ranks.hi, STATS_P99_MIN_N);
+    assert_true(ranks.level >= 0.95);
+}
+
+static void ranks_of_many_values_end(void **state)
+{
+    (void)state;
+    struct stats_ranks ranks = {0};
+    assert_true(stats_median_ranks(10000000, &ranks));
+    assert_int_equal(ranks.lo + ranks.hi, 10000001);
+    /* the normal approximation is good to a rank or two here */
+    assert_true(llabs(ranks.lo - (int64_t)(5e6 - 1.959964 * sqrt(1e7) / 2)) <= 2);
+    assert_true(ranks.level >= 0.95 && ranks.level < 0.951);
+}
+
+static void medians_of_few_values(void **state)
+{
+    (void)state;
+    struct stats_estimate none = stats_median(NULL, 0);
+    assert_false(none.known);
+    assert_non_null(none.why);
+    const double one[] = {42};
+    struct stats_estimate single = stats_median(one, 1);
+    assert_true(single.known && !single.bounded);
+    assert_non_null(single.why);
+    assert_close(single.value, 42, 0);
+    const double five[] = {5, 1, 4, 2, 3};
+    struct stats_estimate whole = stats_median(five, 5);
+    assert_close(whole.value, 3, 0);
+    assert_close(whole.ci_lo, 1, 0);
+    assert_close(whole.ci_hi, 5, 0);
+    assert_close(whole.ci_level, 0.9375, 1e-15);
+    assert_null(whole.why);
+    const double four[] = {4, 1, 3, 2};
+    assert_close(stats_median(four, 4).value, 2.5, 0);
+}
+
+static void percentiles_stay_within_min_and_max(void **state)
+{
+    (void)state;
+    struct rng rng = rng_seeded(7);
+    for (size_t n = 1; n <= 50; n++) {
+        double values[50];
+        for (size_t i = 0; i < n; i++)
+            values[i] = rng_unit(&rng) * 1e9 + 0.1;
+        scoped_free double *sorted = stats_sorted(values, n);
+        double before = sorted[0];
+        for (int step = 0; step <= 1000; step++) {
+            double value = stats_quantile(sorted, n, step / 1000.0);
+            assert_true(value >= before && value <= sorted[n - 1]);
+            before = value;
+        }
+    }
+}
+
+static void moments(void **state)
+{
+    (void)state;
+    /* a naive sum of squares loses all of this one's variance */
+    const double values[] = {1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16};
+    struct stats_moments some = stats_moments(values, 4);
+    assert_close(some.mean, 1e9 + 10, 0);
+    assert_close(some.stddev, sqrt(30), 1e-9);
+    assert_close(some.min, 1e9 + 4, 0);
+    assert_close(some.max, 1e9 + 16, 0);
+    assert_close(stats_moments(values, 1).stddev, 0, 0);
+    const double tenth[] = {0.1, 0.1, 0.1};
+    struct stats_moments same = stats_moments(tenth, 3);
+    assert_true(same.mean >= same.min && same.mean <= same.max);
+}
+
+static void a_bootstrap_repeats_itself(void **state)
+{
+    (void)state;
+    struct stats_pair pairs[24];
+    struct rng rng = rng_seeded(3);
+    for (int i = 0; i < 24; i++)
+        pairs[i] = (struct stats_pair){i / 12, 400 + rng_unit(&rng), 10 + rng_unit(&rng) / 10};
+    struct stats_estimate first = stats_bootstrap_ratio(pairs, 24, 11);
+    struct stats_estimate again = stats_bootstrap_ratio(pairs, 24, 11);
+    struct stats_estimate other = stats_bootstrap_ratio(pairs, 24, 12);
+    assert_memory_equal(&first.ci_lo, &again.ci_lo, sizeof first.ci_lo);
+    assert_memory_equal(&first.ci_hi, &again.ci_hi, sizeof first.ci_hi);
+    assert_true(fabs(first.ci_lo - other.ci_lo) > 0 || fabs(first.ci_hi - other.ci_hi) > 0);
+    assert_true(first.ci_lo <= first.value && first.value <= first.ci_hi);
+    assert_close(first.value, 400.5 / 10.05, 0.2);
+}
+
+/* Two workers that differ by half: the interval must hold both, since another draw of workers could be all one. */
+static void a_bootstrap_resamples_workers_first(void **state)
+{
+    (void)state;
+    struct stats_pair pairs[20];
+    for (int i = 0; i < 20; i++)
+        pairs[i] = (struct stats_pair){i / 10, i < 10 ? 10 : 15, 1};
+    struct stats_estimate ratio = stats_bootstrap_ratio(pairs, 20, 1);
+    assert_close(ratio.ci_lo, 10, 0);
+    assert_close(ratio.ci_hi, 15, 0);
+}
+
+static void ratios_without_ground_are_unknown(void **state)
+{
+    (void)state;
+    const struct stats_pair zero[] = {{0, 1, 0}, {0, 2, 0}};
+    assert_false(stats_bootstrap_ratio(zero, 2, 1).known);
+    assert_false(stats_paired_ratio(zero, 2).known);
+    assert_false(stats_bootstrap_ratio(zero, 0, 1).known);
+    assert_false(stats_bootstrap_ratio(&(struct stats_pair){0, 3, 2}, 1, 1).bounded);
+    const struct stats_pair sometimes[] = {{0, 1, 0}, {0, 2, 1}, {0, 2, 1}};
+    struct stats_estimate shaky = stats_bootstrap_ratio(sometimes, 3, 1);
+    assert_true(shaky.known && !shaky.bounded);
+}
+
+static void differences_keep_their_sign(void **state)
+{
+    (void)state;
+    const struct stats_pair pairs[] = {{0, 1, 3}, {0, 2, 3}, {0, 9, 3}, {0, 0, 3}, {0, 1, 3}, {0, 2, 3}};
+    struct stats_estimate below = stats_paired_difference(pairs, 6);
+    assert_close(below.value, -1.5, 0);
+    assert_close(below.ci_lo, -3, 0);
+    assert_close(below.ci_hi, 6, 0);
+}
+
+static void trends(void **state)
+{
+    (void)state;
+    double x[12], up[12], flat[12], rho = 0, p = 1;
+    for (int i = 0; i < 12; i++) {
+        x[i] = i;
+        up[i] = i * i;
+        flat[i] = 5;
+    }
+    assert_true(stats_spearman(x, up, 12, &rho, &p));
+    assert_close(rho, 1, 0);
+    assert_close(p, 0, 0);
+    assert_false(stats_spearman(x, flat, 12, &rho, &p));
+    assert_false(stats_spearman(x, up, 2, &rho, &p));
+}
+
+static void holm_adjusts_the_whole_family(void **state)
+{
+    (void)state;
+    double p[] = {0.01, 0.04, 0.03, 0.005};
+    const double expected[] = {0.03, 0.06, 0.06, 0.02};
+    stats_holm(p, 4, p);
+    for (int i = 0; i < 4; i++)
+        assert_close(p[i], expected[i], 1e-15);
+}
+
+static void a_line_is_fitted(void **state)
+{
+    (void)state;
+    const double design[] = {1, 1, 1, 2, 1, 3, 1, 4}, y[] = {6, 5, 7, 10};
+    struct stats_fit fit;
+    struct error err = {0};
+    assert_int_equal(stats_least_squares(design, y, 4, 2, &fit, &err), 0);
+    assert_close(fit.coefficient[0], 3.5, 1e-12);
+    assert_close(fit.coefficient[1], 1.4, 1e-12);
+    assert_close(fit.residual_stddev, sqrt(4.2 / 2), 1e-12);
+    assert_close(fit.standard_error[1], sqrt(2.1 / 5), 1e-12);
+}
+
+static void a_fit_without_ground_is_refused(void **state)
+{
+    (void)state;
+    const double same[] = {1, 2, 2, 4, 3, 6}, y[] = {1, 2, 3};
+    struct stats_fit fit;
+    struct error err = {0};
+    assert_int_equal(stats_least_squares(same, y, 3, 2, &fit, &err), -1);
+    assert_string_equal(err.text, "the terms of the fit are collinear");
+    assert_int_equal(stats_least_squares(same, y, 1, 2, &fit, &err), -1);
+    assert_int_equal(stats_least_squares(same, y, 3, STATS_MAX_TERMS + 1, &fit, &err), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_of_the_median),
+        cmocka_unit_test(p99_needs_368_values),
+        cmocka_unit_test(ranks_of_many_values_end),
+        cmocka_unit_test(medians_of_few_values),
+        cmocka_unit_test(percentiles_stay_within_min_and_max),
+        cmocka_unit_test(moments),
+        cmocka_unit_test(a_bootstrap_repeats_itself),
+        cmocka_unit_test(a_bootstrap_resamples_workers_first),
+        cmocka_unit_test(ratios_without_ground_are_unknown),
+        cmocka_unit_test(differences_keep_their_sign),
+        cmocka_unit_test(trends),
+        cmocka_unit_test(holm_adjusts_the_whole_family),
+        cmocka_unit_test(a_line_is_fitted),
+        cmocka_unit_test(a_fit_without_ground_is_refused),
+    };
+    return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
+}
