@@ -1,0 +1,800 @@
+#include "base/rng.h"
+#include "coordinator/schedule_internal.h"
+
+#include <string.h>
+
+#define START_LEAD_NS        (2 * NS_PER_MS)
+#define START_LEAD_MEMBER_NS (50 * NS_PER_US)
+#define LEASE_FLOOR_NS       (10 * NS_PER_S)
+#define PREPARE_CELL_NS      (2 * NS_PER_S) /* calibration of one cell, generously */
+#define PREPARE_ROUNDS       64             /* warm-up rounds of one cell at most, generously */
+#define ABORT_LEASE_NS       (10 * NS_PER_S)
+#define LEASE_FACTOR         8
+/* Orders of runtimes come from streams of their own: blocks, whose streams order cells, number fewer than this. */
+#define RUNTIME_STREAM (1ull << 40)
+
+/* -- pools -------------------------------------------------------------------------------------------------- */
+
+void pool_add(struct pool *pool, struct worker *worker)
+{
+    if (pool->count == pool->room) {
+        pool->room = pool->room ? pool->room * 2 : 4;
+        pool->at = memory_resized(pool->at, pool->room, sizeof *pool->at);
+    }
+    size_t at = pool->count++;
+    for (; at > 0 && pool->at[at - 1]->order > worker->order; at--)
+        pool->at[at] = pool->at[at - 1];
+    pool->at[at] = worker;
+}
+
+void pool_remove(struct pool *pool, const struct worker *worker)
+{
+    for (size_t i = 0; i < pool->count; i++)
+        if (pool->at[i] == worker) {
+            memmove(pool->at + i, pool->at + i + 1, (pool->count - i - 1) * sizeof *pool->at);
+            pool->count--;
+            return;
+        }
+}
+
+void schedule_look_at(struct schedule *schedule, struct peer_host *host)
+{
+    if (host->queued || host->attempt)
+        return;
+    host->queued = true;
+    host->next = NULL;
+    if (schedule->look_last)
+        schedule->look_last->next = host;
+    else
+        schedule->look_first = host;
+    schedule->look_last = host;
+}
+
+void schedule_look_at_all(struct schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->host_count; i++)
+        schedule_look_at(schedule, schedule->host_list[i]);
+}
+
+/* -- groups and their shapes -------------------------------------------------------------------------------- */
+
+static size_t label_index(const struct schedule *schedule, const char *label)
+{
+    size_t i = 0;
+    while (i < schedule->config.label_count && strcmp(schedule->labels[i], label) != 0)
+        i++;
+    return i;
+}
+
+static bool shape_fits(const struct shape *shape, const struct group *group)
+{
+    if (shape->cores != group->plan->cores || shape->label_count != (size_t)group->plan->runtime_count)
+        return false;
+    for (size_t i = 0; i < shape->label_count; i++)
+        if (shape->labels[i] != group->slices[i].label)
+            return false;
+    return true;
+}
+
+static size_t shape_of(struct schedule *schedule, const struct group *group)
+{
+    for (size_t i = 0; i < schedule->shape_count; i++)
+        if (shape_fits(&schedule->shapes[i], group))
+            return i;
+    size_t count = (size_t)group->plan->runtime_count;
+    struct shape shape = {.cores = group->plan->cores, .label_count = count, .head = -1, .tail = -1};
+    shape.labels = memory_zeroed(count, sizeof *shape.labels);
+    for (size_t i = 0; i < count; i++)
+        shape.labels[i] = group->slices[i].label;
+    schedule->shapes = memory_resized(schedule->shapes, schedule->shape_count + 1, sizeof *schedule->shapes);
+    schedule->shapes[schedule->shape_count] = shape;
+    return schedule->shape_count++;
+}
+
+/* cells of a group lie by runtime: cut them where the runtime changes */
+static void slices_make(struct schedule *schedule, struct group *group)
+{
+    const struct plan_group *plan = group->plan;
+    group->slices = memory_zeroed((size_t)plan->runtime_count, sizeof *group->slices);
+    size_t used = 0;
+    for (int64_t i = 0; i < plan->cell_count; i++) {
+        const struct plan_cell *cell = &schedule->plan->cells[plan->cells[i]];
+        size_t label = label_index(schedule, cell->runtime);
+        struct slice *slice = used ? &group->slices[used - 1] : NULL;
+        if (!slice || slice->label != label) {
+            slice = &group->slices[used++];
+            *slice = (struct slice){.label = label, .cells = &plan->cells[i]};
+        }
+        schedule->cell_position[plan->cells[i]] = slice->cell_count++;
+        slice->block_ns += cell->expected_ns;
+    }
+}
+
+static void shape_append(struct schedule *schedule, int64_t number)
+{
+    struct shape *shape = &schedule->shapes[schedule->groups[number].shape];
+    schedule->groups[number].next = -1;
+    if (shape->tail >= 0)
+        schedule->groups[shape->tail].next = number;
+    else
+        shape->head = number;
+    shape->tail = number;
+}
+
+/* a group that is to be tried again comes first: its neighbours in the plan were meant to be its neighbours in time */
+static void shape_prepend(struct schedule *schedule, int64_t number)
+{
+    struct shape *shape = &schedule->shapes[schedule->groups[number].shape];
+    schedule->groups[number].next = shape->head;
+    shape->head = number;
+    if (shape->tail < 0)
+        shape->tail = number;
+}
+
+static void shape_pop(struct schedule *schedule, struct shape *shape)
+{
+    shape->head = schedule->groups[shape->head].next;
+    if (shape->head < 0)
+        shape->tail = -1;
+}
+
+void schedule_groups_begin(struct schedule *schedule, const bool *done)
+{
+    const struct plan *plan = schedule->plan;
+    schedule->groups = memory_zeroed((size_t)plan->group_count, sizeof *schedule->groups);
+    schedule->cell_position = memory_zeroed((size_t)plan->cell_count, sizeof *schedule->cell_position);
+    for (int64_t i = 0; i < plan->group_count; i++) {
+        struct group *group = &schedule->groups[i];
+        group->plan = &plan->groups[i];
+        group->next = -1;
+        slices_make(schedule, group);
+        group->shape = shape_of(schedule, group);
+        if (done && done[i]) {
+            group->status = GROUP_DONE;
+            schedule->groups_done++;
+            schedule->done_ns += group->plan->expected_ns;
+        } else {
+            shape_append(schedule, i);
+            schedule->groups_left++;
+        }
+    }
+}
+
+static void attempt_free(struct attempt *attempt)
+{
+    free(attempt->hosts);
+    free(attempt->members);
+    free(attempt->runtime_order);
+    free(attempt->cell_order);
+    free(attempt);
+}
+
+void schedule_groups_free(struct schedule *schedule)
+{
+    while (schedule->attempts) {
+        struct attempt *attempt = schedule->attempts;
+        schedule->attempts = attempt->next;
+        attempt_free(attempt);
+    }
+    for (int64_t i = 0; schedule->groups && i < schedule->plan->group_count; i++) {
+        free(schedule->groups[i].slices);
+        free(schedule->groups[i].story);
+    }
+    for (size_t i = 0; i < schedule->shape_count; i++)
+        free(schedule->shapes[i].labels);
+    free(schedule->groups);
+    free(schedule->shapes);
+    free(schedule->cell_position);
+}
+
+const struct slice *schedule_slice_of(const struct worker *worker)
+{
+    return &worker->attempt->group->slices[worker->runtime];
+}
+
+int64_t schedule_attempt_done_ns(const struct attempt *attempt)
+{
+    const struct plan_group *plan = attempt->group->plan;
+    int64_t rounds = 0, total = plan->blocks * plan->cell_count;
+    if (plan->runtime_count == 1 && plan->cores == 1)
+        rounds = attempt->members[0] ? attempt->members[0]->rounds_done : 0;
+    else
+        rounds = attempt->turns_done * plan->cell_count / plan->runtime_count;
+    if (rounds > total)
+        rounds = total;
+    return total > 0 ? (int64_t)((double)plan->expected_ns * (double)rounds / (double)total) : 0;
+}
+
+/* -- leases ------------------------------------------------------------------------------------------------- */
+
+static int64_t lease_for(double expected_ns)
+{
+    double lease = (double)LEASE_FLOOR_NS + LEASE_FACTOR * expected_ns;
+    return lease < 9e18 ? (int64_t)lease : INT64_MAX / 2;
+}
+
+static int64_t slice_lease(const struct slice *slice, int64_t blocks)
+{
+    return lease_for((double)slice->block_ns * (double)blocks);
+}
+
+static int64_t prepare_lease(const struct schedule *schedule, const struct slice *slice)
+{
+    double expected = 0;
+    for (size_t i = 0; i < slice->cell_count; i++) {
+        const struct plan_cell *cell = &schedule->plan->cells[slice->cells[i]];
+        int64_t rounds = cell->spec.warmup > PREPARE_ROUNDS ? cell->spec.warmup : PREPARE_ROUNDS;
+        expected += (double)PREPARE_CELL_NS + (double)cell->expected_ns * (double)rounds;
+    }
+    return (int64_t)((double)LEASE_FLOOR_NS + (expected < 9e18 ? expected : 9e18) / 2);
+}
+
+static void lease_start(struct schedule *schedule, struct worker *worker, int64_t lease_ns)
+{
+    worker->lease_until_ns = schedule->now_ns + lease_ns;
+}
+
+/* -- choosing members --------------------------------------------------------------------------------------- */
+
+static bool host_has(const struct peer_host *host, const struct shape *shape)
+{
+    for (size_t i = 0; i < shape->label_count; i++)
+        if ((int64_t)host->pools[shape->labels[i]].count < shape->cores)
+            return false;
+    return true;
+}
+
+/* `count` workers of one pool: a gang takes the first ones, a single one rotates with the number of the group */
+static void take_members(const struct pool *pool, struct worker **members, size_t count, size_t turn)
+{
+    size_t first = count == 1 ? turn % pool->count : 0;
+    for (size_t i = 0; i < count; i++)
+        members[i] = pool->at[first + i];
+}
+
+static bool announced(const struct wire_texts *texts, const char *name)
+{
+    for (size_t i = 0; i < texts->count; i++)
+        if (strcmp(texts->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Why that worker cannot run that slice: a word and the name, or NULL. */
+static const char *lacks(const struct schedule *schedule, const struct worker *worker,
+                         const struct slice *slice, const char **ret_name)
+{
+    const struct wire_hello *hello = &worker->hello.hello;
+    for (size_t i = 0; i < slice->cell_count; i++) {
+        const struct plan_cell *cell = &schedule->plan->cells[slice->cells[i]];
+        *ret_name = cell->spec.arm;
+        if (!cell->harness && !announced(&hello->arms, cell->spec.arm))
+            return "arm";
+        *ret_name = cell->spec.job;
+        if (!cell->harness && !announced(&hello->jobs, cell->spec.job))
+            return "job";
+    }
+    return NULL;
+}
+
+static void send_assign(struct schedule *schedule, struct worker *worker)
+{
+    struct attempt *attempt = worker->attempt;
+    const struct slice *slice = schedule_slice_of(worker);
+    const struct plan_group *plan = attempt->group->plan;
+    struct schedule_action *action = schedule_send(schedule, worker, WIRE_ASSIGN);
+    struct wire_cell *cells = memory_zeroed(slice->cell_count, sizeof *cells);
+    for (size_t i = 0; i < slice->cell_count; i++)
+        cells[i] = schedule->plan->cells[slice->cells[i]].spec;
+    action->cell_list = cells;
+    action->message.assign = (struct wire_assign){.group = plan->number,
+                                                  .attempt = attempt->number,
+                                                  .lease_ns = slice_lease(slice, plan->blocks),
+                                                  .seed = (int64_t)plan->seed,
+                                                  .blocks = plan->blocks,
+                                                  .gang = plan->cores,
+                                                  .cells = cells,
+                                                  .cell_count = slice->cell_count};
+    worker->state = WORKER_PREPARING;
+    worker->rounds_done = 0;
+    worker->go = -1;
+    free(worker->next_block);
+    worker->next_block = memory_zeroed(slice->cell_count, sizeof *worker->next_block);
+    lease_start(schedule, worker, prepare_lease(schedule, slice));
+}
+
+static void fail_group(struct schedule *schedule, struct group *group, const char *why)
+{
+    group->status = GROUP_FAILED;
+    schedule->groups_left--;
+    schedule->groups_failed++;
+    schedule->done_ns += group->plan->expected_ns;
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FAIL);
+    action->group = group->plan->number;
+    action->text = memory_text(why);
+    schedule_log(schedule, LOG_WARNING, "group %lld (%s) given up: %s", (long long)group->plan->number,
+                 group->plan->title, why);
+}
+
+/* Takes the group for its members; false when one of them cannot run it, and the group is failed. */
+static bool members_can(struct schedule *schedule, struct attempt *attempt)
+{
+    int64_t cores = attempt->group->plan->cores;
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        const char *name = NULL;
+        size_t runtime = i / (size_t)cores;
+        const char *what = lacks(schedule, attempt->members[i], &attempt->group->slices[runtime], &name);
+        if (what) {
+            scoped_free char *why =
+                memory_format("%s does not know the %s '%s'", attempt->members[i]->name, what, name);
+            fail_group(schedule, attempt->group, why);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void attempt_start(struct schedule *schedule, struct attempt *attempt)
+{
+    struct group *group = attempt->group;
+    group->status = GROUP_UNDER_WAY;
+    attempt->number = ++group->attempts;
+    attempt->next = schedule->attempts;
+    if (attempt->next)
+        attempt->next->previous = attempt;
+    schedule->attempts = attempt;
+    for (size_t i = 0; i < attempt->host_count; i++)
+        attempt->hosts[i]->attempt = attempt;
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        struct worker *worker = attempt->members[i];
+        worker->attempt = attempt;
+        worker->runtime = i / (size_t)group->plan->cores;
+        send_assign(schedule, worker);
+    }
+}
+
+static struct attempt *attempt_new(struct group *group)
+{
+    struct attempt *attempt = memory_zeroed(1, sizeof *attempt);
+    size_t runtimes = (size_t)group->plan->runtime_count;
+    attempt->group = group;
+    attempt->member_count = runtimes * (size_t)group->plan->cores;
+    attempt->members = memory_zeroed(attempt->member_count, sizeof *attempt->members);
+    attempt->runtime_order = memory_zeroed(runtimes, sizeof *attempt->runtime_order);
+    attempt->cell_order = memory_zeroed((size_t)group->plan->cell_count, sizeof *attempt->cell_order);
+    return attempt;
+}
+
+static void start_on_host(struct schedule *schedule, struct peer_host *host, struct shape *shape)
+{
+    struct group *group = &schedule->groups[shape->head];
+    size_t cores = (size_t)shape->cores;
+    shape_pop(schedule, shape);
+    struct attempt *attempt = attempt_new(group);
+    for (size_t i = 0; i < shape->label_count; i++)
+        take_members(&host->pools[shape->labels[i]], attempt->members + i * cores, cores,
+                     (size_t)group->plan->number);
+    attempt->hosts = memory_zeroed(1, sizeof(struct peer_host *));
+    attempt->hosts[attempt->host_count++] = host;
+    if (members_can(schedule, attempt)) {
+        attempt_start(schedule, attempt);
+        return;
+    }
+    attempt_free(attempt);
+    schedule_look_at(schedule, host);
+}
+
+/* The waiting group with the lowest number that this host alone can run. */
+static struct shape *shape_for_host(struct schedule *schedule, const struct peer_host *host)
+{
+    struct shape *best = NULL;
+    for (size_t i = 0; i < schedule->shape_count; i++) {
+        struct shape *shape = &schedule->shapes[i];
+        if (shape->head >= 0 && (!best || shape->head < best->head) && host_has(host, shape))
+            best = shape;
+    }
+    return best;
+}
+
+/* Fills one runtime's part of a gang from idle hosts in turn; how many are missing. */
+static size_t take_from_hosts(const struct schedule *schedule, size_t label, struct worker **members,
+                              size_t count)
+{
+    size_t taken = 0;
+    for (size_t i = 0; i < schedule->host_count && taken < count; i++) {
+        const struct peer_host *host = schedule->host_list[i];
+        for (size_t j = 0; !host->attempt && j < host->pools[label].count && taken < count; j++)
+            members[taken++] = host->pools[label].at[j];
+    }
+    return count - taken;
+}
+
+static void own_hosts_of_members(struct schedule *schedule, struct attempt *attempt)
+{
+    attempt->hosts = memory_zeroed(schedule->host_count, sizeof(struct peer_host *));
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        struct peer_host *host = attempt->members[i]->host;
+        if (!host->attempt)
+            attempt->hosts[attempt->host_count++] = host;
+        host->attempt = attempt;
+    }
+}
+
+static bool some_host_has(const struct schedule *schedule, const struct shape *shape)
+{
+    for (size_t i = 0; i < schedule->host_count; i++)
+        if (host_has(schedule->host_list[i], shape))
+            return true;
+    return false;
+}
+
+/* Gangs that no single host holds, once nothing else runs. */
+static void start_across_hosts(struct schedule *schedule)
+{
+    for (size_t s = 0; s < schedule->shape_count; s++) {
+        struct shape *shape = &schedule->shapes[s];
+        if (shape->head < 0 || some_host_has(schedule, shape))
+            continue;
+        struct attempt *attempt = attempt_new(&schedule->groups[shape->head]);
+        size_t missing = 0, cores = (size_t)shape->cores;
+        for (size_t i = 0; i < shape->label_count; i++)
+            missing += take_from_hosts(schedule, shape->labels[i], attempt->members + i * cores, cores);
+        bool can = missing == 0;
+        if (can) {
+            shape_pop(schedule, shape);
+            can = members_can(schedule, attempt);
+        }
+        if (!can) {
+            attempt_free(attempt);
+            continue;
+        }
+        own_hosts_of_members(schedule, attempt);
+        attempt_start(schedule, attempt);
+        return;
+    }
+}
+
+void schedule_dispatch(struct schedule *schedule)
+{
+    if (schedule->phase != SCHEDULE_RUNNING)
+        return;
+    while (schedule->look_first) {
+        struct peer_host *host = schedule->look_first;
+        schedule->look_first = host->next;
+        if (!schedule->look_first)
+            schedule->look_last = NULL;
+        host->queued = false;
+        struct shape *shape = host->attempt ? NULL : shape_for_host(schedule, host);
+        if (shape)
+            start_on_host(schedule, host, shape);
+    }
+    if (!schedule->attempts && schedule->groups_left > 0)
+        start_across_hosts(schedule);
+    if (schedule->groups_left == 0)
+        schedule->phase = SCHEDULE_OVER;
+}
+
+/* -- turns -------------------------------------------------------------------------------------------------- */
+
+static void shuffled(uint32_t *items, size_t count, uint64_t seed, uint64_t stream)
+{
+    struct rng rng = rng_stream(seed, stream);
+    for (size_t i = 0; i < count; i++)
+        items[i] = (uint32_t)i;
+    rng_shuffle(&rng, items, count);
+}
+
+static void send_go(struct schedule *schedule, struct worker *worker, int64_t blocks, int64_t position)
+{
+    struct attempt *attempt = worker->attempt;
+    const struct plan_group *plan = attempt->group->plan;
+    const struct slice *slice = schedule_slice_of(worker);
+    struct schedule_action *action = schedule_send(schedule, worker, WIRE_GO);
+    action->message.go = (struct wire_go){.group = plan->number,
+                                          .attempt = attempt->number,
+                                          .go = attempt->go,
+                                          .first_block = attempt->block,
+                                          .blocks = blocks,
+                                          .cell = position < 0 ? WIRE_NULL : slice->cells[position],
+                                          .start_at_ns = WIRE_NULL};
+    if (plan->cores > 1 && worker->shares_clock)
+        action->start_in_ns = START_LEAD_NS + plan->cores * START_LEAD_MEMBER_NS;
+    worker->state = WORKER_MEASURING;
+    worker->go = attempt->go;
+    worker->next_part = 0;
+    worker->rounds_done = 0;
+    worker->first_block = attempt->block;
+    worker->block_end = attempt->block + blocks;
+    for (size_t i = 0; i < slice->cell_count; i++) {
+        bool asked = position < 0 || i == (size_t)position;
+        worker->next_block[i] = asked ? worker->first_block : worker->block_end;
+    }
+    attempt->measuring_count++;
+    lease_start(schedule, worker, slice_lease(slice, blocks));
+}
+
+/* One turn: a single worker's whole slice, one block of one runtime, or one cell of a gang. */
+static void turn_begin(struct schedule *schedule, struct attempt *attempt)
+{
+    const struct plan_group *plan = attempt->group->plan;
+    size_t cores = (size_t)plan->cores, runtimes = (size_t)plan->runtime_count;
+    if (attempt->runtime_turn == 0 && attempt->cell_turn == 0)
+        shuffled(attempt->runtime_order, runtimes, plan->seed, RUNTIME_STREAM + (uint64_t)attempt->block);
+    size_t runtime = attempt->runtime_order[attempt->runtime_turn];
+    const struct slice *slice = &attempt->group->slices[runtime];
+    if (cores > 1 && attempt->cell_turn == 0)
+        shuffled(attempt->cell_order, slice->cell_count, plan->seed, (uint64_t)attempt->block);
+    int64_t position = cores > 1 ? (int64_t)attempt->cell_order[attempt->cell_turn] : -1;
+    int64_t blocks = cores == 1 && runtimes == 1 ? plan->blocks : 1;
+    for (size_t i = 0; i < cores; i++)
+        send_go(schedule, attempt->members[runtime * cores + i], blocks, position);
+}
+
+/* Steps to the turn after this one; false when there is none. */
+static bool turn_next(struct attempt *attempt)
+{
+    const struct plan_group *plan = attempt->group->plan;
+    size_t runtime = attempt->runtime_order[attempt->runtime_turn];
+    attempt->go++;
+    if (plan->cores > 1 && ++attempt->cell_turn < attempt->group->slices[runtime].cell_count)
+        return true;
+    attempt->cell_turn = 0;
+    attempt->turns_done++;
+    if (++attempt->runtime_turn < (size_t)plan->runtime_count)
+        return true;
+    attempt->runtime_turn = 0;
+    attempt->block += plan->cores == 1 && plan->runtime_count == 1 ? plan->blocks : 1;
+    return attempt->block < plan->blocks;
+}
+
+/* -- the end of an attempt ---------------------------------------------------------------------------------- */
+
+static void worker_release(struct worker *worker)
+{
+    worker->attempt = NULL;
+    worker->lease_until_ns = 0;
+    free(worker->next_block);
+    worker->next_block = NULL;
+    if (worker->state < WORKER_WEDGED)
+        worker->state = WORKER_IDLE;
+}
+
+static void attempt_unlink(struct schedule *schedule, struct attempt *attempt)
+{
+    if (attempt->next)
+        attempt->next->previous = attempt->previous;
+    if (attempt->previous)
+        attempt->previous->next = attempt->next;
+    else
+        schedule->attempts = attempt->next;
+    for (size_t i = 0; i < attempt->member_count; i++)
+        if (attempt->members[i])
+            worker_release(attempt->members[i]);
+    for (size_t i = 0; i < attempt->host_count; i++) {
+        attempt->hosts[i]->attempt = NULL;
+        schedule_look_at(schedule, attempt->hosts[i]);
+    }
+    attempt_free(attempt);
+}
+
+static void finish_group(struct schedule *schedule, struct attempt *attempt)
+{
+    struct group *group = attempt->group;
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FINISH);
+    action->group = group->plan->number;
+    action->attempt = attempt->number;
+    group->status = GROUP_DONE;
+    schedule->groups_left--;
+    schedule->groups_done++;
+    schedule->done_ns += group->plan->expected_ns;
+    attempt_unlink(schedule, attempt);
+}
+
+/* Once nobody works for a void attempt any more: again, or never. */
+static void attempt_settle(struct schedule *schedule, struct attempt *attempt)
+{
+    struct group *group = attempt->group;
+    if (attempt->aborting_count > 0)
+        return;
+    bool fatal = attempt->fatal;
+    attempt_unlink(schedule, attempt);
+    if (schedule->phase != SCHEDULE_RUNNING) {
+        group->status = GROUP_WAITING;
+    } else if (fatal || group->attempts >= SCHEDULE_MAX_ATTEMPTS) {
+        fail_group(schedule, group, group->story);
+    } else {
+        group->status = GROUP_WAITING;
+        shape_prepend(schedule, group->plan->number);
+    }
+    schedule_look_at_all(schedule);
+}
+
+static void story_add(struct group *group, int64_t attempt, const char *why)
+{
+    char *longer = group->story ? memory_format("%s; attempt %lld: %s", group->story, (long long)attempt, why)
+                                : memory_format("attempt %lld: %s", (long long)attempt, why);
+    free(group->story);
+    group->story = longer;
+}
+
+static void send_abort(struct schedule *schedule, struct worker *worker, const char *why)
+{
+    const struct attempt *attempt = worker->attempt;
+    struct schedule_action *action = schedule_send(schedule, worker, WIRE_ABORT);
+    action->text = memory_text(why);
+    action->message.abort = (struct wire_abort){
+        .group = attempt->group->plan->number, .attempt = attempt->number, .reason = action->text};
+}
+
+static void abort_member(struct schedule *schedule, struct worker *worker, const char *why)
+{
+    struct attempt *attempt = worker->attempt;
+    send_abort(schedule, worker, why);
+    if (worker->state == WORKER_READY) {
+        worker->state = WORKER_IDLE;
+        worker->lease_until_ns = 0;
+        return;
+    }
+    worker->state = WORKER_ABORTING;
+    lease_start(schedule, worker, ABORT_LEASE_NS + schedule_slice_of(worker)->block_ns);
+    attempt->aborting_count++;
+}
+
+void schedule_void(struct schedule *schedule, struct attempt *attempt, bool fatal, const char *why)
+{
+    if (attempt->voided)
+        return;
+    attempt->voided = true;
+    attempt->fatal = fatal;
+    schedule->voided++;
+    story_add(attempt->group, attempt->number, why);
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_VOID);
+    action->group = attempt->group->plan->number;
+    action->attempt = attempt->number;
+    action->text = memory_text(why);
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        struct worker *worker = attempt->members[i];
+        if (worker && worker->state >= WORKER_PREPARING && worker->state <= WORKER_MEASURING)
+            abort_member(schedule, worker, why);
+    }
+    attempt_settle(schedule, attempt);
+}
+
+void schedule_member_settled(struct schedule *schedule, struct worker *worker)
+{
+    struct attempt *attempt = worker->attempt;
+    worker->state = WORKER_IDLE;
+    worker->lease_until_ns = 0;
+    attempt->aborting_count--;
+    attempt_settle(schedule, attempt);
+}
+
+static void member_drop(struct attempt *attempt, struct worker *worker)
+{
+    for (size_t i = 0; i < attempt->member_count; i++)
+        if (attempt->members[i] == worker)
+            attempt->members[i] = NULL;
+    worker_release(worker);
+}
+
+/* the worker's state is LOST or WEDGED already */
+void schedule_member_gone(struct schedule *schedule, struct worker *worker, const char *why)
+{
+    struct attempt *attempt = worker->attempt;
+    if (!attempt)
+        return;
+    member_drop(attempt, worker);
+    if (attempt->voided) {
+        attempt->aborting_count = 0;
+        for (size_t i = 0; i < attempt->member_count; i++)
+            attempt->aborting_count += attempt->members[i] && attempt->members[i]->state == WORKER_ABORTING;
+        attempt_settle(schedule, attempt);
+        return;
+    }
+    schedule_void(schedule, attempt, false, why);
+}
+
+/* -- what members say --------------------------------------------------------------------------------------- */
+
+void schedule_member_ready(struct schedule *schedule, struct worker *worker, const struct wire_ready *ready)
+{
+    struct attempt *attempt = worker->attempt;
+    if (ready->error) {
+        scoped_free char *why = memory_format("%s cannot run it: %s", worker->name, ready->error);
+        worker->state = WORKER_READY;
+        schedule_void(schedule, attempt, true, why);
+        return;
+    }
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_READY);
+    action->number = worker->number;
+    action->ready = ready;
+    worker->state = WORKER_READY;
+    worker->lease_until_ns = 0;
+    if (++attempt->ready_count == attempt->member_count)
+        turn_begin(schedule, attempt);
+}
+
+static void stopped_member_done(struct schedule *schedule, struct attempt *attempt, bool complete)
+{
+    attempt->partial |= !complete;
+    if (attempt->measuring_count > 0)
+        return;
+    if (!attempt->partial && !turn_next(attempt))
+        finish_group(schedule, attempt);
+    else
+        attempt_unlink(schedule, attempt);
+}
+
+void schedule_member_done(struct schedule *schedule, struct worker *worker, bool complete, const char *error)
+{
+    struct attempt *attempt = worker->attempt;
+    worker->state = WORKER_READY;
+    worker->lease_until_ns = 0;
+    attempt->measuring_count--;
+    if (schedule->phase == SCHEDULE_STOPPING) {
+        stopped_member_done(schedule, attempt, complete && !error);
+        return;
+    }
+    if (error) {
+        scoped_free char *why = memory_format("%s could not finish: %s", worker->name, error);
+        schedule_void(schedule, attempt, false, why);
+        return;
+    }
+    if (attempt->measuring_count > 0)
+        return;
+    if (turn_next(attempt))
+        turn_begin(schedule, attempt);
+    else
+        finish_group(schedule, attempt);
+}
+
+/* -- nothing goes on, and the user's stop ------------------------------------------------------------------- */
+
+void schedule_stuck(struct schedule *schedule)
+{
+    if (schedule->phase != SCHEDULE_RUNNING)
+        return;
+    if (schedule->attempts || schedule_slots_coming(schedule) > 0 || schedule->groups_left == 0) {
+        schedule->stuck_since_ns = 0;
+        return;
+    }
+    if (schedule->stuck_since_ns == 0)
+        schedule->stuck_since_ns = schedule->now_ns;
+    if (schedule->now_ns - schedule->stuck_since_ns < schedule->config.rejoin_ns)
+        return;
+    for (size_t i = 0; i < schedule->shape_count; i++) {
+        struct shape *shape = &schedule->shapes[i];
+        while (shape->head >= 0) {
+            struct group *group = &schedule->groups[shape->head];
+            scoped_free char *why =
+                memory_format("%s%sno host has the %lld worker%s per runtime that it needs",
+                              group->story ? group->story : "", group->story ? "; then " : "",
+                              (long long)shape->cores, shape->cores == 1 ? "" : "s");
+            shape_pop(schedule, shape);
+            fail_group(schedule, group, why);
+        }
+    }
+    schedule->phase = SCHEDULE_OVER;
+}
+
+/* what measures is asked to end after its round and its result still counts; what only prepares is left */
+static void stop_attempt(struct schedule *schedule, struct attempt *attempt)
+{
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        struct worker *worker = attempt->members[i];
+        if (!worker || worker->state == WORKER_IDLE || worker->state == WORKER_ABORTING)
+            continue;
+        send_abort(schedule, worker, "interrupted");
+    }
+    if (attempt->measuring_count == 0 || attempt->voided)
+        attempt_unlink(schedule, attempt);
+}
+
+void schedule_stop(struct schedule *schedule)
+{
+    struct attempt *next;
+    for (struct attempt *attempt = schedule->attempts; attempt; attempt = next) {
+        next = attempt->next;
+        stop_attempt(schedule, attempt);
+    }
+}

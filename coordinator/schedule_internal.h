@@ -1,0 +1,179 @@
+/* schedule_internal.h: the structures of the schedule and what its two files ask of each other.
+ *
+ * schedule.c: peers, messages, time.  schedule_groups.c: which group goes where, its turns, its end. */
+#ifndef COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
+#define COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "coordinator/schedule.h"
+
+enum worker_state {
+    WORKER_IDLE,
+    WORKER_PREPARING, /* assign sent */
+    WORKER_READY,
+    WORKER_MEASURING, /* go sent */
+    WORKER_ABORTING,  /* abort sent; its answer is awaited before its host is used again */
+    WORKER_WEDGED,    /* its lease ran out: out of the pool until it answers */
+    WORKER_LOST,
+};
+
+struct peer_host;
+struct attempt;
+
+struct worker {
+    int64_t number;
+    unsigned char identity[SCHEDULE_MAX_IDENTITY];
+    size_t identity_bytes;
+    struct wire_message hello; /* as said; released when lost */
+    char instance[40];
+    char *name; /* "worker 3 (host b, cpu 5)" */
+    struct peer_host *host;
+    size_t label;
+    int64_t slot; /* WIRE_NULL: not ours */
+    bool shares_clock;
+    bool busy_heartbeats;
+    enum worker_state state;
+    int64_t heard_ns;
+    int64_t lease_until_ns; /* 0: none */
+    int64_t lost_ns;
+    int64_t order; /* in its pool */
+
+    struct attempt *attempt; /* it is a member of */
+    size_t runtime;          /* of the group, within the attempt */
+    int64_t go;              /* last one sent */
+    int64_t next_part;
+    int64_t first_block, block_end;
+    int64_t *next_block; /* of each cell of its slice, within the go */
+    int64_t rounds_done; /* within the go, by results or heartbeats */
+
+    int64_t logged_ns; /* of the last line about what was refused */
+};
+
+struct pool {
+    struct worker **at; /* by order */
+    size_t count, room;
+};
+
+struct peer_host {
+    char *key;
+    struct pool *pools; /* by label */
+    struct attempt *attempt;
+    bool queued; /* in the list of hosts to look at */
+    struct peer_host *next;
+};
+
+enum group_status { GROUP_WAITING, GROUP_UNDER_WAY, GROUP_DONE, GROUP_FAILED };
+
+/* The cells of one runtime of a group. */
+struct slice {
+    size_t label;
+    int64_t *cells; /* numbers; borrowed from the plan */
+    size_t cell_count;
+    int64_t block_ns; /* one round of each */
+};
+
+struct group {
+    const struct plan_group *plan;
+    struct slice *slices;
+    enum group_status status;
+    int64_t attempts;
+    char *story; /* what ended its attempts */
+    size_t shape;
+    int64_t next; /* waiting one of the same shape, or -1 */
+};
+
+/* Groups that need the same workers, in order. */
+struct shape {
+    size_t *labels;
+    size_t label_count;
+    int64_t cores;
+    int64_t head, tail; /* -1: empty */
+};
+
+/* One try at a group. */
+struct attempt {
+    struct group *group;
+    int64_t number;
+    struct peer_host **hosts;
+    size_t host_count;
+    struct worker **members; /* by runtime, `cores` of each; NULL once gone */
+    size_t member_count;
+    size_t ready_count, measuring_count, aborting_count;
+    bool voided, fatal; /* fatal: no further attempt */
+    bool partial;       /* stopped before its end */
+    int64_t go, block;
+    size_t runtime_turn, cell_turn;
+    uint32_t *runtime_order, *cell_order;
+    int64_t turns_done; /* runtime turns */
+    struct attempt *next, *previous;
+};
+
+struct slot_state {
+    struct worker *worker;
+    bool over;
+};
+
+struct schedule {
+    struct schedule_config config;
+    char *run, *boot_id, *host;
+    char **labels;
+    int64_t *live; /* by label */
+    struct slot_state *slots;
+
+    enum schedule_phase phase;
+    int64_t now_ns, ticked_ns;
+    struct map identities; /* -> struct worker */
+    struct map instances;  /* -> struct worker */
+    struct map hosts;      /* -> struct peer_host */
+    struct map strangers;  /* -> when it was last told of, ns */
+    struct worker **workers;
+    size_t worker_count, worker_room;
+    struct peer_host **host_list;
+    size_t host_count, host_room;
+    struct peer_host *look_first, *look_last;
+
+    const struct plan *plan;
+    struct group *groups;
+    size_t *cell_position; /* in its slice, by cell */
+    struct shape *shapes;
+    size_t shape_count;
+    struct attempt *attempts; /* under way */
+    int64_t groups_left, groups_done, groups_failed, done_ns;
+    int64_t stuck_since_ns; /* nothing runs and nothing can; 0: not so */
+    int64_t workers_lost, voided, refused, malformed, duplicates;
+
+    struct schedule_action *actions;
+    size_t action_count, action_room, action_read;
+};
+
+/* schedule.c */
+struct schedule_action *schedule_act(struct schedule *schedule, enum schedule_action_kind kind);
+struct schedule_action *schedule_send(struct schedule *schedule, const struct worker *worker,
+                                      enum wire_type type);
+void schedule_log(struct schedule *schedule, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void schedule_note(struct schedule *schedule, const char *word, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* schedule_groups.c */
+void schedule_groups_begin(struct schedule *schedule, const bool *done);
+void schedule_groups_free(struct schedule *schedule);
+void schedule_look_at(struct schedule *schedule, struct peer_host *host);
+void schedule_look_at_all(struct schedule *schedule);
+void schedule_dispatch(struct schedule *schedule); /* gives waiting groups to hosts that were marked */
+void schedule_stuck(struct schedule *schedule);    /* gives up what nobody can run any more */
+void schedule_member_ready(struct schedule *schedule, struct worker *worker, const struct wire_ready *ready);
+void schedule_member_done(struct schedule *schedule, struct worker *worker, bool complete, const char *error);
+void schedule_member_settled(struct schedule *schedule, struct worker *worker); /* an abort was answered */
+void schedule_member_gone(struct schedule *schedule, struct worker *worker, const char *why);
+void schedule_void(struct schedule *schedule, struct attempt *attempt, bool fatal, const char *why);
+void schedule_stop(struct schedule *schedule);
+int64_t schedule_attempt_done_ns(const struct attempt *attempt);
+const struct slice *schedule_slice_of(const struct worker *worker);
+void pool_add(struct pool *pool, struct worker *worker);
+void pool_remove(struct pool *pool, const struct worker *worker);
+
+#endif
