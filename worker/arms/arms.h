@@ -4,7 +4,6 @@
 
 #include "worker/runtime/fanout.h"
 
-enum step empty_resume(struct coro *coro, struct activation *activation);
 enum step sequential_resume(struct coro *coro, struct activation *activation);
 enum step gather_resume(struct coro *coro, struct activation *activation);
 enum step gather_return_exceptions_resume(struct coro *coro, struct activation *activation);

@@ -38,6 +38,7 @@ struct fanout {
     uint32_t finished; /* done-callbacks that have run */
     uint32_t next;     /* child that is being awaited */
     uint8_t stage;     /* where the arm's coroutine stands */
+    uint8_t completed; /* task group: its future of that name */
     bool outer_done : 1;
     bool cancel_requested : 1; /* gather: a cancel reached at least one child.  task group: it cancelled its
                                   parent */
@@ -67,6 +68,11 @@ static inline struct fanout *fanout_of_coro(struct coro *coro)
     return (struct fanout *)(void *)((char *)coro - offsetof(struct fanout, coro));
 }
 
+static inline struct fanout *fanout_of_waitable(struct waitable *waitable)
+{
+    return (struct fanout *)(void *)((char *)waitable - offsetof(struct fanout, waitable));
+}
+
 static inline struct fanout *fanout_of_child(const struct task *task)
 {
     return (struct fanout *)(void *)task->siblings;
@@ -75,6 +81,14 @@ static inline struct fanout *fanout_of_child(const struct task *task)
 static inline uint32_t fanout_index(const struct fanout *fanout, const struct task *task)
 {
     return (uint32_t)(task - fanout->tasks);
+}
+
+/* For arms: makes a task of every child, in input order. */
+static inline void fanout_start_children(struct runtime *runtime, struct fanout *fanout,
+                                         void (*on_done)(struct runtime *, struct call *))
+{
+    for (uint32_t i = 0; i < fanout->count; i++)
+        task_start(runtime, &fanout->tasks[i], fanout->bodies[i], &fanout->siblings, on_done);
 }
 
 /* Children that are created and not done: the orphans, when the arm has returned. */

@@ -107,6 +107,12 @@ void runtime_timer_start_at(struct runtime *runtime, struct timer *timer, int64_
 /* As if it had fired now: queues its call. */
 void runtime_timer_start_soon(struct runtime *runtime, struct timer *timer);
 
+/* For a timer that somebody else keeps (timer->foreign): dates it like runtime_timer_start, and that is all. */
+void runtime_timer_date(struct runtime *runtime, struct timer *timer, int64_t delay_ns);
+
+/* For the keeper of a foreign timer: it has fired.  Queues its call. */
+void runtime_timer_foreign_fired(struct runtime *runtime, struct timer *timer);
+
 /* Idle ones are fine. */
 void runtime_timer_cancel(struct runtime *runtime, struct timer *timer);
 

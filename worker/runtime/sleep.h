@@ -20,6 +20,7 @@ enum sleep_source { SLEEP_TIMERFD, SLEEP_UV_TIMER };
 struct sleep {
     struct timer timer;
     struct waitable waitable;
+    struct runtime *runtime;
     struct task *task;
     struct uv_timer_s *uv_timer; /* NULL: SLEEP_TIMERFD */
 };

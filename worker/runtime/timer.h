@@ -23,7 +23,8 @@ enum timer_place {
                       then */
     TIMER_LISTED,
     TIMER_HEAPED,
-    TIMER_QUEUED, /* fired: its call is in the ready queue */
+    TIMER_FOREIGN, /* dated, and kept by somebody else (a uv_timer_t) */
+    TIMER_QUEUED,  /* fired: its call is in the ready queue */
 };
 
 struct timer {
@@ -35,8 +36,9 @@ struct timer {
         struct timer *child; /* in the heap */
         int64_t fired_ns;    /* once fired: the clock read that found it due */
     };
-    uint8_t place;  /* enum timer_place */
-    uint8_t linked; /* its call is in the ready queue, wanted or not */
+    uint8_t place; /* enum timer_place */
+    bool linked;   /* its call is in the ready queue, wanted or not */
+    bool foreign;  /* it is only dated here, and fires elsewhere */
 };
 
 struct timer_queue {

@@ -1,0 +1,82 @@
+#include "worker/runtime/task.h"
+
+_Static_assert(sizeof(struct task) == 64, "a task is one cache line");
+
+static void task_finish(struct runtime *runtime, struct task *task, struct outcome outcome)
+{
+    if (outcome.kind == OUTCOME_OK && task->must_cancel)
+        outcome = (struct outcome){OUTCOME_CANCELLED, 0};
+    task->must_cancel = false;
+    task->kind = (uint8_t)outcome.kind;
+    task->value = outcome.value;
+    task->state = TASK_DONE;
+    siblings_leave(task->siblings);
+    if (task->on_done) {
+        task->ready.run = task->on_done;
+        ready_push(&runtime->ready, &task->ready);
+    }
+}
+
+/* The loop that runs frames: down with STEP_AWAIT, up with STEP_DONE, out with STEP_SUSPEND. */
+static inline void task_step(struct runtime *runtime, struct task *task)
+{
+    struct activation activation = {.runtime = runtime, .task = task, .wake = (enum wake)task->wake};
+    task->waiting = NULL;
+    if (task->must_cancel) {
+        task->must_cancel = false;
+        if (activation.wake == WAKE_START) {
+            task_finish(runtime, task, (struct outcome){OUTCOME_CANCELLED, 0});
+            return;
+        }
+        activation.wake = WAKE_CANCEL;
+    }
+    struct coro *frame = task->innermost;
+    for (;;) {
+        enum step step = frame->resume(frame, &activation);
+        if (step == STEP_DONE) {
+            frame = frame->caller;
+            if (!frame) {
+                task_finish(runtime, task, activation.outcome);
+                return;
+            }
+            activation.wake = WAKE_RETURN;
+        } else if (step == STEP_AWAIT) {
+            activation.callee->caller = frame;
+            frame = activation.callee;
+            activation.wake = WAKE_START;
+        } else {
+            break;
+        }
+    }
+    task->innermost = frame;
+    if (task->must_cancel && task->waiting && task->waiting->cancel(runtime, task->waiting))
+        task->must_cancel = false;
+}
+
+void task_run(struct runtime *runtime, struct call *call)
+{
+    task_step(runtime, (struct task *)(void *)call);
+}
+
+void task_step_now(struct runtime *runtime, struct task *task, enum wake wake)
+{
+    task->wake = (uint8_t)wake;
+    task_step(runtime, task);
+}
+
+bool task_cancel(struct runtime *runtime, struct task *task)
+{
+    if (task->state != TASK_ACTIVE)
+        return false;
+    task->cancels++;
+    if (!task->waiting || !task->waiting->cancel(runtime, task->waiting))
+        task->must_cancel = true;
+    return true;
+}
+
+uint32_t task_uncancel(struct task *task)
+{
+    if (task->cancels > 0 && --task->cancels == 0)
+        task->must_cancel = false;
+    return task->cancels;
+}
