@@ -39,10 +39,21 @@ static void actions_clear(struct schedule *schedule)
     schedule->action_count = schedule->action_read = 0;
 }
 
+/* Peers write some of it: no line ends, no escape codes (C0, DEL, and C1 as UTF-8). */
+static void clean_text(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at; at++)
+        if (*at < 0x20 || *at == 0x7f)
+            *at = '?';
+        else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+            at[0] = at[1] = '?';
+}
+
 static char *format_text(const char *fmt, va_list args)
 {
     char text[700];
     vsnprintf(text, sizeof text, fmt, args);
+    clean_text(text);
     return memory_text(text);
 }
 
@@ -370,6 +381,7 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
             store_worker(schedule, worker);
     }
     worker->heard_ns = event->now_ns;
+    worker->reconnected = worker->attempt != NULL;
     struct schedule_action *action = schedule_send(schedule, worker, WIRE_WELCOME);
     action->message.welcome = (struct wire_welcome){
         .worker = worker->number, .run = schedule->run, .heartbeat_ns = schedule->config.heartbeat_ns};
@@ -463,6 +475,19 @@ static void stopped_without_result(struct schedule *schedule, struct worker *wor
         schedule_member_done(schedule, worker, false, NULL);
 }
 
+/* What was sent to it was lost with its connection. */
+static void forgotten_slice(struct schedule *schedule, struct worker *worker)
+{
+    worker->reconnected = false;
+    if (worker->state == WORKER_PREPARING) {
+        schedule_assign(schedule, worker);
+    } else if (worker->state == WORKER_READY || worker->state == WORKER_MEASURING) {
+        scoped_free char *why = memory_format("%s lost its slice with its connection", worker->name);
+        worker->state = WORKER_READY;
+        schedule_void(schedule, worker->attempt, why);
+    }
+}
+
 static void on_heartbeat(struct schedule *schedule, struct worker *worker, const struct schedule_event *event)
 {
     const struct wire_heartbeat *beat = &event->message->heartbeat;
@@ -473,15 +498,18 @@ static void on_heartbeat(struct schedule *schedule, struct worker *worker, const
         worker_answers_again(schedule, worker);
     else if (idle && schedule->phase == SCHEDULE_STOPPING)
         stopped_without_result(schedule, worker);
+    else if (idle && worker->reconnected)
+        forgotten_slice(schedule, worker);
     else if (worker->state == WORKER_MEASURING && is_current(worker, beat->group, beat->attempt) &&
              beat->rounds_done > worker->rounds_done)
         worker->rounds_done = beat->rounds_done;
 }
 
-static void send_ack(struct schedule *schedule, const struct worker *worker, const struct wire_result *result)
+static void send_ack(struct schedule *schedule, const struct worker *worker, const struct wire_result *result,
+                     int64_t part)
 {
-    schedule_send(schedule, worker, WIRE_ACK)->message.ack = (struct wire_ack){
-        .group = result->group, .attempt = result->attempt, .go = result->go, .part = result->part};
+    schedule_send(schedule, worker, WIRE_ACK)->message.ack =
+        (struct wire_ack){.group = result->group, .attempt = result->attempt, .go = result->go, .part = part};
 }
 
 /* Where that cell is in the worker's slice, or -1. */
@@ -537,7 +565,7 @@ static void broken_result(struct schedule *schedule, struct worker *worker, cons
     refuse(schedule, worker, what);
     worker->attempt->measuring_count--;
     worker->state = WORKER_READY;
-    schedule_void(schedule, worker->attempt, false, why);
+    schedule_void(schedule, worker->attempt, why);
 }
 
 static void current_result(struct schedule *schedule, struct worker *worker, const struct wire_result *result)
@@ -553,11 +581,13 @@ static void current_result(struct schedule *schedule, struct worker *worker, con
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_RESULT);
     action->number = worker->number;
     action->result = result;
-    send_ack(schedule, worker, result);
     worker->next_part++;
     worker->rounds_done = rounds_taken(worker);
-    if (result->last)
-        schedule_member_done(schedule, worker, complete, result->error);
+    if (!result->last)
+        return; /* nothing is sent to it before the last part */
+    for (int64_t part = 0; part <= result->part; part++)
+        send_ack(schedule, worker, result, part);
+    schedule_member_done(schedule, worker, complete, result->error);
 }
 
 static void on_result(struct schedule *schedule, struct worker *worker, const struct schedule_event *event)
@@ -568,12 +598,14 @@ static void on_result(struct schedule *schedule, struct worker *worker, const st
                   (result->go < worker->go || (result->go == worker->go && result->part < worker->next_part));
     if (stored && worker->state != WORKER_ABORTING) { /* its ack was lost: say it again */
         schedule->duplicates++;
-        send_ack(schedule, worker, result);
+        if (worker->state != WORKER_MEASURING)
+            send_ack(schedule, worker, result, result->part);
     } else if (current && worker->state == WORKER_MEASURING && result->go == worker->go &&
                result->part == worker->next_part) {
         current_result(schedule, worker, result);
     } else {
-        send_ack(schedule, worker, result); /* so that it is not sent again; nothing was stored */
+        send_ack(schedule, worker, result,
+                 result->part); /* so that it is not sent again; nothing was stored */
         if (result->last || worker->state != WORKER_ABORTING)
             late_answer(schedule, worker, result->group, result->attempt, "late or foreign result");
     }
@@ -600,7 +632,7 @@ static void on_abort(struct schedule *schedule, struct worker *worker, const str
     scoped_free char *why = memory_format("%s gave it up: %.300s", worker->name,
                                           abort->reason ? abort->reason : "no reason given");
     worker->state = WORKER_READY;
-    schedule_void(schedule, worker->attempt, false, why);
+    schedule_void(schedule, worker->attempt, why);
 }
 
 static void on_reject(struct schedule *schedule, struct worker *worker, const struct schedule_event *event)

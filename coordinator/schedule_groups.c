@@ -244,7 +244,7 @@ static bool host_has(const struct peer_host *host, const struct shape *shape)
     return true;
 }
 
-/* `count` workers of one pool: a gang takes the first ones, a single one rotates with the number of the group */
+/* `count` workers of one pool: a gang takes the first ones, a single one rotates with the groups and their attempts */
 static void take_members(const struct pool *pool, struct worker **members, size_t count, size_t turn)
 {
     size_t first = count == 1 ? turn % pool->count : 0;
@@ -277,7 +277,7 @@ static const char *lacks(const struct schedule *schedule, const struct worker *w
     return NULL;
 }
 
-static void send_assign(struct schedule *schedule, struct worker *worker)
+void schedule_assign(struct schedule *schedule, struct worker *worker)
 {
     struct attempt *attempt = worker->attempt;
     const struct slice *slice = schedule_slice_of(worker);
@@ -296,6 +296,7 @@ static void send_assign(struct schedule *schedule, struct worker *worker)
                                                   .cells = cells,
                                                   .cell_count = slice->cell_count};
     worker->state = WORKER_PREPARING;
+    worker->reconnected = false;
     worker->rounds_done = 0;
     worker->go = -1;
     free(worker->next_block);
@@ -349,7 +350,7 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
         struct worker *worker = attempt->members[i];
         worker->attempt = attempt;
         worker->runtime = i / (size_t)group->plan->cores;
-        send_assign(schedule, worker);
+        schedule_assign(schedule, worker);
     }
 }
 
@@ -373,7 +374,7 @@ static void start_on_host(struct schedule *schedule, struct peer_host *host, str
     struct attempt *attempt = attempt_new(group);
     for (size_t i = 0; i < shape->label_count; i++)
         take_members(&host->pools[shape->labels[i]], attempt->members + i * cores, cores,
-                     (size_t)group->plan->number);
+                     (size_t)(group->plan->number + group->attempts));
     attempt->hosts = memory_zeroed(1, sizeof(struct peer_host *));
     attempt->hosts[attempt->host_count++] = host;
     if (members_can(schedule, attempt)) {
@@ -596,11 +597,10 @@ static void attempt_settle(struct schedule *schedule, struct attempt *attempt)
     struct group *group = attempt->group;
     if (attempt->aborting_count > 0)
         return;
-    bool fatal = attempt->fatal;
     attempt_unlink(schedule, attempt);
     if (schedule->phase != SCHEDULE_RUNNING) {
         group->status = GROUP_WAITING;
-    } else if (fatal || group->attempts >= SCHEDULE_MAX_ATTEMPTS) {
+    } else if (group->attempts >= SCHEDULE_MAX_ATTEMPTS) {
         fail_group(schedule, group, group->story);
     } else {
         group->status = GROUP_WAITING;
@@ -640,12 +640,11 @@ static void abort_member(struct schedule *schedule, struct worker *worker, const
     attempt->aborting_count++;
 }
 
-void schedule_void(struct schedule *schedule, struct attempt *attempt, bool fatal, const char *why)
+void schedule_void(struct schedule *schedule, struct attempt *attempt, const char *why)
 {
     if (attempt->voided)
         return;
     attempt->voided = true;
-    attempt->fatal = fatal;
     schedule->voided++;
     story_add(attempt->group, attempt->number, why);
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_VOID);
@@ -691,7 +690,7 @@ void schedule_member_gone(struct schedule *schedule, struct worker *worker, cons
         attempt_settle(schedule, attempt);
         return;
     }
-    schedule_void(schedule, attempt, false, why);
+    schedule_void(schedule, attempt, why);
 }
 
 /* -- what members say --------------------------------------------------------------------------------------- */
@@ -702,7 +701,7 @@ void schedule_member_ready(struct schedule *schedule, struct worker *worker, con
     if (ready->error) {
         scoped_free char *why = memory_format("%s cannot run it: %s", worker->name, ready->error);
         worker->state = WORKER_READY;
-        schedule_void(schedule, attempt, true, why);
+        schedule_void(schedule, attempt, why);
         return;
     }
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_READY);
@@ -737,7 +736,7 @@ void schedule_member_done(struct schedule *schedule, struct worker *worker, bool
     }
     if (error) {
         scoped_free char *why = memory_format("%s could not finish: %s", worker->name, error);
-        schedule_void(schedule, attempt, false, why);
+        schedule_void(schedule, attempt, why);
         return;
     }
     if (attempt->measuring_count > 0)

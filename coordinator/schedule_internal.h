@@ -35,6 +35,7 @@ struct worker {
     int64_t slot; /* WIRE_NULL: not ours */
     bool shares_clock;
     bool busy_heartbeats;
+    bool reconnected; /* since its slice was assigned */
     enum worker_state state;
     int64_t heard_ns;
     int64_t lease_until_ns; /* 0: none */
@@ -102,8 +103,8 @@ struct attempt {
     struct worker **members; /* by runtime, `cores` of each; NULL once gone */
     size_t member_count;
     size_t ready_count, measuring_count, aborting_count;
-    bool voided, fatal; /* fatal: no further attempt */
-    bool partial;       /* stopped before its end */
+    bool voided;
+    bool partial; /* stopped before its end */
     int64_t go, block;
     size_t runtime_turn, cell_turn;
     uint32_t *runtime_order, *cell_order;
@@ -169,7 +170,8 @@ void schedule_member_ready(struct schedule *schedule, struct worker *worker, con
 void schedule_member_done(struct schedule *schedule, struct worker *worker, bool complete, const char *error);
 void schedule_member_settled(struct schedule *schedule, struct worker *worker); /* an abort was answered */
 void schedule_member_gone(struct schedule *schedule, struct worker *worker, const char *why);
-void schedule_void(struct schedule *schedule, struct attempt *attempt, bool fatal, const char *why);
+void schedule_void(struct schedule *schedule, struct attempt *attempt, const char *why);
+void schedule_assign(struct schedule *schedule, struct worker *worker);
 void schedule_stop(struct schedule *schedule);
 int64_t schedule_attempt_done_ns(const struct attempt *attempt);
 const struct slice *schedule_slice_of(const struct worker *worker);
