@@ -6,6 +6,7 @@ pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv>=1.40)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 # Debian 12 names it msgpack, later systems msgpack-c.
 pkg_check_modules(MSGPACK IMPORTED_TARGET msgpack)

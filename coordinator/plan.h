@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 struct sweep; /* sweep.h */
+struct sweep_map;
 
 /* One arm on one runtime with one value of every other key.  Its number is its index in plan->cells. */
 struct plan_cell {
@@ -69,7 +70,11 @@ struct plan {
 /* workers_per_runtime: what `all` stands for.  Refuses more cores than that, and more than 10^5 cells. */
 int plan_make(const struct sweep *sweep, int64_t workers_per_runtime, struct plan **ret, struct error *err);
 
-void plan_free(struct plan *plan);
+void plan_free(struct plan *plan); /* NULL is fine */
+
+/* Whether a threshold of the sweep (a map of sweep_expect_type) speaks of this cell; never of a harness one. */
+bool plan_cell_matches(const struct plan *plan, const struct plan_cell *cell,
+                       const struct sweep_map *threshold);
 
 /* Whole plan for people (100 columns) or as JSON; 0 or -1 when the stream failed. */
 int plan_print_text(const struct plan *plan, FILE *out);

@@ -1,0 +1,150 @@
+/* A plan for people and for programs. */
+#include "coordinator/plan.h"
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "coordinator/stats.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#define WIDTH 100
+
+/* "1 min 2 s": times that people wait for. */
+static char *format_wait(char *buf, size_t size, int64_t ns)
+{
+    int64_t seconds = ns / 1000000000 + (ns % 1000000000 >= 500000000);
+    if (seconds < 60)
+        return units_format_duration(buf, size, (double)ns);
+    if (seconds < 3600)
+        (void)snprintf(buf, size, "%lld min %lld s", (long long)(seconds / 60), (long long)(seconds % 60));
+    else if (seconds < 100 * 3600)
+        (void)snprintf(buf, size, "%lld h %lld min", (long long)(seconds / 3600),
+                       (long long)(seconds / 60 % 60));
+    else
+        (void)snprintf(buf, size, "%lld days", (long long)(seconds / 86400));
+    return buf;
+}
+
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static int64_t values_of(const struct plan_group *group)
+{
+    return group->blocks * group->cores * group->processes;
+}
+
+/* Which values will bound the p50: what the rounds can buy. */
+static char *format_precision(char *buf, size_t size, int64_t n)
+{
+    struct stats_ranks ranks;
+    char values[32];
+    (void)units_format_count(values, sizeof values, n);
+    if (stats_median_ranks(n, &ranks))
+        (void)snprintf(buf, size, "p50 within values %lld..%lld of %s, %.1f %%", (long long)ranks.lo,
+                       (long long)ranks.hi, values, ranks.level * 100);
+    else
+        (void)snprintf(buf, size, "p50 of %s value%s has no interval", values, plural(n));
+    return buf;
+}
+
+/* "libuv: sequential gather taskgroup", broken where a line is full. */
+static void print_runtime(FILE *out, const struct plan *plan, const struct plan_group *group,
+                          const char *runtime)
+{
+    int column = fprintf(out, "       %s:", runtime);
+    for (int64_t i = 0; i < group->cell_count; i++) {
+        const struct plan_cell *cell = &plan->cells[group->cells[i]];
+        if (cell->harness || strcmp(cell->runtime, runtime) != 0)
+            continue;
+        int length = (int)strlen(cell->spec.arm);
+        if (column + 1 + length > WIDTH)
+            column = fprintf(out, "\n        ") - 1;
+        column += fprintf(out, " %s", cell->spec.arm);
+    }
+    (void)fputc('\n', out);
+}
+
+static void print_group(FILE *out, const struct plan *plan, const struct plan_group *group)
+{
+    char precision[96];
+    char wait[32];
+    (void)format_precision(precision, sizeof precision, values_of(group));
+    (void)format_wait(wait, sizeof wait, group->expected_ns);
+    int column = fprintf(out, "%5lld  %-34s", (long long)group->number + 1, group->title);
+    if (column > 41) /* a long title has a line of its own */
+        (void)fprintf(out, "\n%41s", "");
+    (void)fprintf(out, " %-46s %11s\n", precision, wait);
+    for (int64_t i = 0; i < group->runtime_count; i++)
+        print_runtime(out, plan, group, group->runtimes[i]);
+}
+
+int plan_print_text(const struct plan *plan, FILE *out)
+{
+    char wait[32];
+    char cells[32];
+    char groups[32];
+    (void)fprintf(out, "%s: %s cell%s in %s group%s, seed %llu, %lld worker%s per runtime, about %s\n\n",
+                  plan->name, units_format_count(cells, sizeof cells, plan->reported_count),
+                  plural(plan->reported_count), units_format_count(groups, sizeof groups, plan->group_count),
+                  plural(plan->group_count), (unsigned long long)plan->seed, (long long)plan->all_cores,
+                  plural(plan->all_cores), format_wait(wait, sizeof wait, plan->expected_ns));
+    for (int64_t i = 0; i < plan->group_count; i++)
+        print_group(out, plan, &plan->groups[i]);
+    (void)fprintf(out, "\nGroups run in this order; within a group, each round runs every arm once, shuffled "
+                       "by the seed.\n");
+    return ferror(out) ? -1 : 0;
+}
+
+/* ---- JSON ---- */
+
+static json_t *cell_json(const struct plan_cell *cell)
+{
+    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cell",
+                     (json_int_t)cell->spec.cell, "id", cell->id, "runtime", cell->runtime, "arm",
+                     cell->spec.arm, "job", cell->spec.job, "fanout", (json_int_t)cell->spec.fanout,
+                     "delay_ns", (json_int_t)cell->spec.delay_ns, "clients", (json_int_t)cell->spec.clients,
+                     "cores", (json_int_t)cell->cores, "expected_round_ns", (json_int_t)cell->expected_ns);
+}
+
+static json_t *interval_json(int64_t n)
+{
+    struct stats_ranks ranks;
+    if (!stats_median_ranks(n, &ranks))
+        return json_null();
+    return json_pack("{s:I, s:I, s:f}", "rank_lo", (json_int_t)ranks.lo, "rank_hi", (json_int_t)ranks.hi,
+                     "ci_level", ranks.level);
+}
+
+static json_t *group_json(const struct plan *plan, const struct plan_group *group)
+{
+    json_t *cells = json_array();
+    for (int64_t i = 0; i < group->cell_count; i++)
+        if (!plan->cells[group->cells[i]].harness)
+            (void)json_array_append_new(cells, cell_json(&plan->cells[group->cells[i]]));
+    int64_t n = values_of(group);
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "group", (json_int_t)group->number,
+                     "title", group->title, "cores", (json_int_t)group->cores, "rounds",
+                     (json_int_t)group->blocks, "processes", (json_int_t)group->processes, "seed",
+                     (json_int_t)group->seed, "values_per_cell", (json_int_t)n, "p50_interval",
+                     interval_json(n), "expected_ns", (json_int_t)group->expected_ns, "cells", cells);
+}
+
+int plan_print_json(const struct plan *plan, FILE *out)
+{
+    json_t *groups = json_array();
+    for (int64_t i = 0; i < plan->group_count; i++)
+        (void)json_array_append_new(groups, group_json(plan, &plan->groups[i]));
+    json_t *root =
+        json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:I, s:o}", "schema_version", 1, "name", plan->name, "seed",
+                  (json_int_t)plan->seed, "sweep_sha256", plan->sweep_sha256, "workers_per_runtime",
+                  (json_int_t)plan->all_cores, "cell_count", (json_int_t)plan->reported_count, "expected_ns",
+                  (json_int_t)plan->expected_ns, "groups", groups);
+    int rc = root ? json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : -1;
+    json_decref(root);
+    if (rc == 0)
+        (void)fputc('\n', out);
+    return rc != 0 || ferror(out) ? -1 : 0;
+}
