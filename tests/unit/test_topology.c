@@ -1,0 +1,247 @@
+#include "base/memory.h"
+#include "coordinator/topology.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TWO_SOCKETS COREFAN_TOPOLOGIES "/two-sockets-smt.xml"
+#define FORBIDDEN   COREFAN_TOPOLOGIES "/forbidden.xml"
+#define OFFLINE     COREFAN_TOPOLOGIES "/offline.xml"
+#define VIRTUAL     COREFAN_TOPOLOGIES "/virtual-two-cores.xml"
+
+static struct topology *chosen(struct topology_request request)
+{
+    struct topology *topology = NULL;
+    struct error err = {0};
+    if (topology_choose(&request, &topology, &err) < 0)
+        fail_msg("%s", err.text);
+    return topology;
+}
+
+static void assert_refused(struct topology_request request, const char *text)
+{
+    struct topology *untouched = (struct topology *)&request;
+    struct topology *topology = untouched;
+    struct error err = {0};
+    assert_int_equal(topology_choose(&request, &topology, &err), -1);
+    assert_int_equal(err.kind, ERROR_USAGE);
+    assert_string_equal(err.text, text);
+    assert_ptr_equal(topology, untouched);
+}
+
+static char *measured_text(const struct topology *topology)
+{
+    char *text = memory_text("");
+    for (size_t i = 0; i < topology->measured_count; i++) {
+        char *longer = memory_format("%s%s%lld", text, i ? " " : "", (long long)topology->measured[i].cpu);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void assert_choice(struct topology_request request, const char *measured, const char *housekeeping)
+{
+    struct topology *topology = chosen(request);
+    scoped_free char *got = measured_text(topology);
+    scoped_free char *kept = topology_list_text(topology->housekeeping, topology->housekeeping_count);
+    assert_string_equal(got, measured);
+    assert_string_equal(kept, housekeeping);
+    topology_free(topology);
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    int64_t *cpus = NULL;
+    size_t count = 0;
+    struct error err = {0};
+    assert_int_equal(topology_parse_list("--cpus", "7,0,2-5", &cpus, &count, &err), 0);
+    assert_int_equal(count, 6);
+    assert_int_equal(cpus[0], 7);
+    assert_int_equal(cpus[5], 5);
+    free(cpus);
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
+        {"", "--cpus '' is not a list of CPUs such as 0,2-5"},
+        {"a", "--cpus 'a' is not a list of CPUs such as 0,2-5"},
+        {"0,", "--cpus '0,' is not a list of CPUs such as 0,2-5"},
+        {",0", "--cpus ',0' is not a list of CPUs such as 0,2-5"},
+        {"0,,1", "--cpus '0,,1' is not a list of CPUs such as 0,2-5"},
+        {"1-", "--cpus '1-' is not a list of CPUs such as 0,2-5"},
+        {"-1", "--cpus '-1' is not a list of CPUs such as 0,2-5"},
+        {"0 1", "--cpus '0 1' is not a list of CPUs such as 0,2-5"},
+        {"0x1", "--cpus '0x1' is not a list of CPUs such as 0,2-5"},
+        {"99999999999999999999", "--cpus '99999999999999999999' is not a list of CPUs such as 0,2-5"},
+        {"5-2", "--cpus '5-2': the range 5-2 runs backwards"},
+        {"0,0", "--cpus '0,0': cpu 0 appears twice"},
+        {"2-5,4", "--cpus '2-5,4': cpu 4 appears twice"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cpus = (int64_t *)&count;
+        assert_int_equal(topology_parse_list("--cpus", wrong[i].text, &cpus, &count, &err), -1);
+        assert_string_equal(err.text, wrong[i].message);
+        assert_ptr_equal(cpus, &count);
+    }
+}
+
+static void test_list_text(void **state)
+{
+    (void)state;
+    const int64_t cpus[] = {0, 2, 3, 4, 9, 10};
+    scoped_free char *text = topology_list_text(cpus, 6);
+    scoped_free char *none = topology_list_text(cpus, 0);
+    assert_string_equal(text, "0,2-4,9-10");
+    assert_string_equal(none, "");
+}
+
+static void test_one_thread_per_core_first(void **state)
+{
+    (void)state;
+    struct topology *topology =
+        chosen((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = TWO_SOCKETS});
+    assert_int_equal(topology->physical_cores, 64);
+    assert_int_equal(topology->packages, 2);
+    assert_int_equal(topology->numa_nodes, 2);
+    assert_int_equal(topology->l3_groups, 8);
+    assert_int_equal(topology->measured_count, 63);
+    for (size_t i = 0; i < 63; i++) {
+        assert_int_equal(topology->measured[i].cpu, i + 1);
+        assert_int_equal(topology->measured[i].thread, 0);
+        assert_int_equal(topology->measured[i].l3, (i + 1) / 8);
+        assert_int_equal(topology->measured[i].package, (i + 1) / 32);
+        assert_int_equal(topology->measured[i].numa, (i + 1) / 32);
+    }
+    scoped_free char *kept = topology_list_text(topology->housekeeping, topology->housekeeping_count);
+    assert_string_equal(kept, "0,64");
+    assert_false(topology->housekeeping_shares_cores);
+    topology_free(topology);
+}
+
+static void test_siblings_come_second(void **state)
+{
+    (void)state;
+    struct topology *topology =
+        chosen((struct topology_request){.workers = 126, .recorded_xml = TWO_SOCKETS});
+    assert_int_equal(topology->measured[62].cpu, 63);
+    assert_int_equal(topology->measured[63].cpu, 65);
+    assert_int_equal(topology->measured[63].thread, 1);
+    assert_int_equal(topology->measured[63].core, topology->measured[0].core);
+    assert_int_equal(topology->measured[125].cpu, 127);
+    topology_free(topology);
+    assert_refused((struct topology_request){.workers = 127, .recorded_xml = TWO_SOCKETS},
+                   "127 workers want a CPU each, and 126 of 128 can be measured (the rest is kept for "
+                   "housekeeping)");
+}
+
+static void test_housekeeping(void **state)
+{
+    (void)state;
+    const char *four = "core:4 pu:2", *three = "core:3 pu:1", *threads = "core:1 pu:2";
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = four}, "2 4 6", "0-1");
+    assert_choice((struct topology_request){.workers = 1, .synthetic = four}, "2", "0-1,4-7");
+    assert_choice(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = four, .housekeeping = "none"},
+        "0 2 4 6", "");
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = four, .housekeeping = "6"},
+                  "0 2 4", "6");
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = four, .cpus = "7,0"},
+                  "7 0", "2-5");
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = three}, "0 1 2", "");
+    assert_choice((struct topology_request){.workers = 2, .synthetic = three}, "0 1", "2");
+    assert_choice((struct topology_request){.workers = 0, .synthetic = three}, "", "0-2");
+    /* only a sibling of the measured thread is left: better than nothing, and the choice says so */
+    struct topology *topology = chosen((struct topology_request){.workers = 1, .synthetic = threads});
+    assert_int_equal(topology->housekeeping_count, 1);
+    assert_true(topology->housekeeping_shares_cores);
+    topology_free(topology);
+}
+
+static void test_forbidden_cpus(void **state)
+{
+    (void)state;
+    struct topology *topology =
+        chosen((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = FORBIDDEN});
+    assert_int_equal(topology->physical_cores, 60);
+    assert_int_equal(topology->measured_count, 59);
+    assert_int_equal(topology->measured[0].cpu, 5);
+    assert_int_equal(topology->housekeeping[0], 4);
+    topology_free(topology);
+    assert_refused(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = FORBIDDEN, .cpus = "3"},
+        "--cpus '3': cpu 3 is not allowed for this process (usable: 4-63,68-127)");
+    assert_refused(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = FORBIDDEN, .housekeeping = "64"},
+        "--housekeeping '64': cpu 64 is not allowed for this process (usable: 4-63,68-127)");
+}
+
+static void test_affinity(void **state)
+{
+    (void)state;
+    assert_choice(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .synthetic = "core:8 pu:2", .affinity = "5,9"},
+        "5 9", "");
+    assert_refused(
+        (struct topology_request){
+            .workers = TOPOLOGY_AUTO, .synthetic = "core:8 pu:2", .affinity = "5,9", .cpus = "0"},
+        "--cpus '0': cpu 0 is not allowed for this process (usable: 5,9)");
+}
+
+static void test_offline_cpus(void **state)
+{
+    (void)state;
+    /* cores 2 and 3 have lost their first threads, 2 and 3: their siblings 6 and 7 stand for them */
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = OFFLINE}, "1 6 7",
+                  "0,4");
+    assert_refused(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = OFFLINE, .cpus = "1-2"},
+        "--cpus '1-2': cpu 2 is offline (usable: 0-1,4-7)");
+    assert_refused((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = OFFLINE, .cpus = "8"},
+                   "--cpus '8': cpu 8 does not exist (this host has 0-7)");
+}
+
+static void test_small_machine(void **state)
+{
+    (void)state;
+    assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL}, "0 1", "");
+    assert_refused((struct topology_request){.workers = 3, .recorded_xml = VIRTUAL},
+                   "3 workers want a CPU each, and 2 of 2 can be measured");
+    assert_refused(
+        (struct topology_request){
+            .workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL, .cpus = "1", .housekeeping = "1"},
+        "cpu 1 is in both --cpus and --housekeeping");
+    assert_refused(
+        (struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL, .housekeeping = "0-1"},
+        "1 workers want a CPU each, and 0 of 2 can be measured (the rest is kept for housekeeping)");
+}
+
+static void test_this_host(void **state)
+{
+    (void)state;
+    struct topology *topology = chosen((struct topology_request){.workers = 1});
+    assert_int_equal(topology->measured_count, 1);
+    assert_true(topology->allowed_count >= 1);
+    topology_free(topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_list_text),
+        cmocka_unit_test(test_one_thread_per_core_first),
+        cmocka_unit_test(test_siblings_come_second),
+        cmocka_unit_test(test_housekeeping),
+        cmocka_unit_test(test_forbidden_cpus),
+        cmocka_unit_test(test_affinity),
+        cmocka_unit_test(test_offline_cpus),
+        cmocka_unit_test(test_small_machine),
+        cmocka_unit_test(test_this_host),
+    };
+    return cmocka_run_group_tests_name("topology", tests, NULL, NULL);
+}
