@@ -1,0 +1,170 @@
+#include "worker/round.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "worker/proof.h"
+
+#include <stdlib.h>
+
+/* What the clocks said, and how the fan-outs ended. */
+struct timing {
+    int64_t wall0_ns, cpu0_ns, cpu1_ns, wall1_ns;
+    struct outcome outcome;
+};
+
+void round_bench_init(struct round_bench *bench, struct runtime *runtime, const struct counters *counters,
+                      const struct wire_cell *cell, const struct arm *arm, struct slab *slab)
+{
+    *bench = (struct round_bench){
+        .runtime = runtime, .counters = counters, .cell = cell, .arm = arm, .slab = slab, .loops = 1};
+    struct coro *inner = &slab->fanout->coro;
+    if (cell->timeout_ns > 0) {
+        timeout_init(&bench->timeout, inner, cell->timeout_ns);
+        inner = &bench->timeout.coro;
+    }
+    repeat_init(&bench->repeat, inner, 1);
+}
+
+/* Between the clock reads: the fan-outs and nothing else. */
+static int time_fanouts(struct round_bench *bench, int64_t loops, struct timing *ret, struct error *err)
+{
+    bench->repeat.times = (uint64_t)loops;
+    ret->wall0_ns = clock_monotonic_ns();
+    ret->cpu0_ns = clock_thread_cpu_ns();
+    int rc = repeat_run(bench->runtime, &bench->repeat, &ret->outcome, err);
+    ret->cpu1_ns = clock_thread_cpu_ns();
+    ret->wall1_ns = clock_monotonic_ns();
+    return rc;
+}
+
+int64_t round_cpu_ns(struct round_bench *bench, int64_t loops, struct error *err)
+{
+    struct timing timing;
+    fanout_bind(bench->slab->fanout, bench->arm->resume);
+    if (time_fanouts(bench, loops, &timing, err) < 0)
+        return -1;
+    if (timing.outcome.kind != OUTCOME_OK)
+        return error_set(err, ERROR_INTERNAL, "'%s' failed while it was calibrated", bench->cell->arm);
+    return timing.cpu1_ns - timing.cpu0_ns;
+}
+
+static void draw_failing(struct slab *slab, struct rng *chance)
+{
+    if (!slab->failing)
+        return;
+    for (int64_t i = 0; i < slab->cell->fanout; i++)
+        slab->failing[i] = rng_unit(chance) < slab->cell->fail.fraction;
+    job_choose_failing(slab->children, slab->failing);
+}
+
+static int compare(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* The middle one, or the lower of the two; sorts in place. */
+static int64_t median(int64_t *values, size_t count)
+{
+    if (count == 0)
+        return WIRE_NULL;
+    qsort(values, count, sizeof *values, compare);
+    return values[(count - 1) / 2];
+}
+
+static void book_waits(const struct round_bench *bench, struct wire_round *round)
+{
+    const struct wait_statistics *waits = &bench->runtime->waits;
+    round->early = (int64_t)waits->early;
+    if (waits->count == 0)
+        return;
+    round->overshoot_min_ns = waits->overshoot_min_ns;
+    round->overshoot_max_ns = waits->overshoot_max_ns;
+    if (waits->log)
+        round->overshoot_p50_ns =
+            median(waits->log, waits->count < waits->log_capacity ? waits->count : waits->log_capacity);
+}
+
+/* Overshoot of those that wait beside children that hold the loop. */
+static void book_stall(const struct slab *slab, struct wire_round *round)
+{
+    size_t count = 0;
+    if (!slab->cell->stall.present || !slab->overshoots_ns)
+        return;
+    for (uint32_t i = 0; i < (uint32_t)slab->cell->fanout; i++) {
+        int64_t overshoot_ns = job_overshoot_ns(slab->children, i);
+        if (overshoot_ns != LEAF_NOT_WAITED && !job_is_stalling(slab->children, i))
+            slab->overshoots_ns[count++] = overshoot_ns;
+    }
+    round->stall_overshoot_p50_ns = median(slab->overshoots_ns, count);
+}
+
+/* The arm has returned: what is still running, what does it cost, who learns of the errors? */
+static int book_failures(struct round_bench *bench, const struct timing *timing, struct wire_round *round,
+                         struct error *err)
+{
+    struct fanout *fanout = bench->slab->fanout;
+    bool failed = timing->outcome.kind != OUTCOME_OK;
+    if (!failed && !bench->cell->fail.present && bench->cell->timeout_ns == 0)
+        return 0;
+    round->orphans = (int64_t)fanout_in_flight(fanout);
+    int64_t cpu_ns = clock_thread_cpu_ns();
+    if (fanout_drain(bench->runtime, fanout, err) < 0)
+        return -1;
+    round->wasted_cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+    round->drain_ns = clock_monotonic_ns() - timing->wall1_ns;
+    struct fanout_errors errors = fanout_errors(fanout, timing->outcome, bench->arm->keeps_errors);
+    round->errors_seen = (int64_t)errors.seen;
+    round->errors_lost = (int64_t)errors.lost;
+    if (failed)
+        round->time_to_error_ns = timing->wall1_ns - timing->wall0_ns;
+    return 0;
+}
+
+/* Failures that nobody asked for, and a broken structural proof. */
+static void judge(const struct round_bench *bench, const struct timing *timing, struct wire_round *round)
+{
+    char text[256];
+    bool may_fail = bench->cell->fail.present || bench->cell->timeout_ns > 0;
+    if (timing->outcome.kind != OUTCOME_OK && !may_fail)
+        round->error = memory_format("%s ended with an error after %llu of %lld fan-outs", bench->cell->arm,
+                                     (unsigned long long)bench->repeat.done, (long long)bench->loops);
+    else if (proof_judge(bench->cell, bench->slab->job->waits, round, text, sizeof text))
+        round->error = memory_text(text);
+}
+
+int round_run(struct round_bench *bench, struct rng *chance, struct wire_round *ret, struct error *err)
+{
+    struct runtime *runtime = bench->runtime;
+    struct fanout *fanout = bench->slab->fanout;
+    struct counters_sample before, after;
+    struct timing timing;
+    wire_round_init(ret);
+    draw_failing(bench->slab, chance);
+    fanout_bind(fanout, bench->arm->resume);
+    fanout->siblings.max_in_flight = 0;
+    runtime->waits.log = bench->slab->overshoots_ns;
+    runtime->waits.log_capacity = bench->slab->overshoots_ns ? (size_t)bench->cell->fanout : 0;
+    runtime_waits_clear(runtime);
+    uint64_t wakeups = runtime->wakeups;
+
+    counters_read(bench->counters, &before);
+    int rc = time_fanouts(bench, bench->loops, &timing, err);
+    counters_read(bench->counters, &after);
+    if (rc < 0)
+        return -1;
+
+    ret->start_ns = timing.wall0_ns;
+    ret->wall_ns = timing.wall1_ns - timing.wall0_ns;
+    ret->cpu_ns = timing.cpu1_ns - timing.cpu0_ns;
+    ret->fanouts = bench->loops;
+    ret->wakeups = (int64_t)(runtime->wakeups - wakeups);
+    ret->max_in_flight = (int64_t)fanout->siblings.max_in_flight;
+    counters_fill(&before, &after, ret);
+    if (book_failures(bench, &timing, ret, err) < 0)
+        return -1;
+    book_waits(bench, ret);
+    book_stall(bench->slab, ret);
+    judge(bench, &timing, ret);
+    return 0;
+}
