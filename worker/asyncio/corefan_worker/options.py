@@ -1,0 +1,145 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+from . import __version__
+from .frames import holds_control
+from .loops import KINDS
+from .machine import parse_cpu_list
+
+PROGRAM = "corefan-worker-asyncio"
+
+
+class BadUsage(Exception):
+    """The text is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Housekeeping:
+    """Where everything but the measured loop lives."""
+
+    cpus: frozenset[int]
+    apart: bool  # set aside for this, and not measured on: heartbeats may go out while a slice is measured
+
+
+@dataclass(frozen=True)
+class Options:
+    connect: str
+    cpu: int | None
+    slot: int | None
+    label: str
+    housekeeping: Housekeeping
+    loop: str
+    eager: bool
+    jobs: dict[str, str]
+    path: str | None
+    python: str
+    verbose: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadUsage(message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        allow_abbrev=False,
+        description="One worker of corefan on Python's event loops: asyncio or uvloop.",
+        epilog="Exit codes: 0 done, 1 the coordinator or the loop was lost, 2 usage, or refused by the coordinator.",
+    )
+    parser.add_argument("--connect", metavar="ENDPOINT", required=True, help="the coordinator, ipc:// or tcp://")
+    parser.add_argument("--loop", choices=KINDS, default="asyncio", help="the loop to measure (default: asyncio)")
+    parser.add_argument("--eager", action="store_true", help="eager tasks (Python 3.12 and later)")
+    parser.add_argument("--cpu", metavar="N", help="pin the measured process to this CPU")
+    parser.add_argument("--housekeeping", metavar="auto|none|LIST", default="auto",
+                        help="CPUs of the session: all but the measured one, only that one, or these")  # fmt: skip
+    parser.add_argument("--label", metavar="L", help="what sweeps and reports call it (default: the loop)")
+    parser.add_argument("--slot", metavar="N", help="number of the launcher's place; ends with the launcher")
+    parser.add_argument("--job", metavar="NAME=MODULE:FUNCTION", action="append", default=[],
+                        help="offer your own coroutine as a job: an async callable (index) -> value")  # fmt: skip
+    parser.add_argument("--path", metavar="DIR", help="where --job's modules are (default: also the current directory)")
+    parser.add_argument("--python", metavar="PATH", default=sys.executable,
+                        help="interpreter of the measured process; needs no package but uvloop for --loop uvloop")  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="say on stderr what happens")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser
+
+
+def _number(option: str, text: str | None, most: int) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) > most:
+        raise BadUsage(f"{option}: '{text}' is not a number in 0..{most}")
+    return int(text)
+
+
+def _check_cpu(option: str, cpu: int, allowed: frozenset[int]) -> None:
+    if cpu not in allowed:
+        exists = os.path.exists(f"/sys/devices/system/cpu/cpu{cpu}")
+        raise BadUsage(f"{option}: CPU {cpu} {'is not allowed for this process' if exists else 'does not exist'}")
+
+
+def choose_housekeeping(wanted: str, measured: int | None, allowed: frozenset[int]) -> Housekeeping:
+    """auto: every allowed CPU but the measured one, but not apart, since others may be measured there; none: the
+    measured CPU itself; a list: those, apart unless the measured one is among them."""
+    if wanted == "none":
+        return Housekeeping(allowed if measured is None else frozenset({measured}), False)
+    if wanted == "auto":
+        return Housekeeping(frozenset(cpu for cpu in allowed if cpu != measured) or allowed, False)
+    try:
+        cpus = parse_cpu_list(wanted)
+    except ValueError:
+        raise BadUsage(f"--housekeeping: '{wanted}' is not auto, none or a list like 0,2-5") from None
+    for cpu in sorted(cpus):
+        _check_cpu("--housekeeping", cpu, allowed)
+    return Housekeeping(cpus, measured not in cpus)
+
+
+def _jobs(words: list[str]) -> dict[str, str]:
+    jobs: dict[str, str] = {}
+    for word in words:
+        name, equals, target = word.partition("=")
+        if not equals or not name or ":" not in target or holds_control(name) or len(name.encode()) > 128:
+            raise BadUsage(f"--job: '{word}' is not NAME=MODULE:FUNCTION")
+        if name in jobs:
+            raise BadUsage(f"--job: '{name}' is given twice")
+        jobs[name] = target
+    return jobs
+
+
+def _label(text: str) -> str:
+    if not 1 <= len(text.encode("utf-8", "replace")) <= 128 or holds_control(text):
+        raise BadUsage("--label: not a name of 1..128 bytes without control characters")
+    return text
+
+
+def parse(argv: list[str]) -> Options:
+    """Raises BadUsage; --help and --version print and end the process, as argparse does."""
+    words = _parser().parse_args(argv)
+    allowed = frozenset(os.sched_getaffinity(0))
+    cpu = _number("--cpu", words.cpu, (1 << 20) - 1)
+    if cpu is not None:
+        _check_cpu("--cpu", cpu, allowed)
+    if words.path is not None and not os.path.isdir(words.path):
+        raise BadUsage(f"--path: '{words.path}' is not a directory")
+    return Options(
+        connect=words.connect,
+        cpu=cpu,
+        slot=_number("--slot", words.slot, 65535),
+        label=_label(words.label if words.label is not None else words.loop),
+        housekeeping=choose_housekeeping(words.housekeeping, cpu, allowed),
+        loop=words.loop,
+        eager=words.eager,
+        jobs=_jobs(words.job),
+        path=words.path,
+        python=words.python,
+        verbose=words.verbose,
+    )

@@ -1,0 +1,169 @@
+"""A slice: one runtime's share of a group, prepared once and then measured block by block (SPEC.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .arms import ARMS
+from .cells import Cell
+from .jobs import JOBS, Body
+from .loops import MeasuredLoop
+from .machine import sleep_until
+from .measure import PreparedCell, Round
+from .readiness import Cost, Warmup, calibrate, threshold_ns
+from .splitmix import SplitMix, block_order
+
+BetweenRounds = Callable[[int], bool]
+"""Called with the rounds done so far; False: stop here."""
+
+
+Result = TypeVar("Result")
+
+
+class CannotRun(Exception):
+    """This slice, or this go, cannot be run here; the text says why."""
+
+
+class Stopped(Exception):
+    """The caller asked to stop between two rounds."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What a slice is measured with."""
+
+    measured: MeasuredLoop
+    eager: bool
+    own: dict[str, Body]
+    cpu_clock_cost_ps: int
+    between_rounds: BetweenRounds
+
+
+@dataclass(frozen=True)
+class Go:
+    """Which rounds to run: some blocks, of all cells or of one."""
+
+    first_block: int
+    blocks: int
+    cell: int | None = None
+    start_at_ns: int | None = None
+
+
+def refuse(cell: Cell, engine: Engine) -> str | None:
+    """Why a cell cannot be measured here."""
+    if cell.arm not in ARMS:
+        return f"unknown arm '{cell.arm}'"
+    if cell.job not in JOBS and cell.job not in engine.own:
+        return f"unknown job '{cell.job}'"
+    if cell.calibrated and (cell.fail or cell.stall or cell.timeout_ns):
+        return f"cell {cell.cell}: fail, stall and timeout need a job that is timed round by round"
+    if cell.stall is not None and cell.job != "sleep":
+        return f"cell {cell.cell}: stall needs job 'sleep'"
+    if cell.clients != 1 or cell.rate_per_s > 0 or cell.duration_ns > 0:
+        return f"cell {cell.cell}: windows (clients, rate, duration) are not measured by this worker"
+    return None
+
+
+class Slice:
+    def __init__(self, engine: Engine, assign: dict[str, Any]) -> None:
+        self._engine = engine
+        self._seed: int = assign["seed"]
+        self._blocks: int = assign["blocks"]
+        cells = [Cell.from_map(entry) for entry in assign["cells"]]
+        for cell in cells:
+            if (why := refuse(cell, engine)) is not None:
+                raise CannotRun(why)
+        self._cells = [PreparedCell(cell, engine.own, engine.measured, engine.eager) for cell in cells]
+        self._done = 0
+
+    def prepare(self) -> list[dict[str, Any]]:
+        """Calibrates and warms up; what `ready` says of each cell."""
+        return [self._run(self._prepare_cell(cell)) for cell in self._cells]
+
+    def go(self, go: Go) -> list[Round]:
+        if go.first_block + go.blocks > self._blocks:
+            raise CannotRun(f"blocks {go.first_block}..{go.first_block + go.blocks - 1} are not in the slice")
+        turns = list(self._turns(go))
+        if not turns:
+            raise CannotRun(f"cell {go.cell} is not in the slice")
+        if go.start_at_ns is not None:
+            sleep_until(go.start_at_ns)
+        return self._run(self._measure(turns, go.start_at_ns))
+
+    def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        return self._engine.measured.loop.run_until_complete(coroutine)
+
+    def _turns(self, go: Go) -> Iterator[tuple[int, int, PreparedCell]]:
+        """(block, position, cell) in the order of running."""
+        for block in range(go.first_block, go.first_block + go.blocks):
+            for position, index in enumerate(block_order(self._seed, block, len(self._cells))):
+                prepared = self._cells[index]
+                if go.cell is None or prepared.cell.cell == go.cell:
+                    yield block, position, prepared
+
+    async def _measure(self, turns: list[tuple[int, int, PreparedCell]], start_at_ns: int | None) -> list[Round]:
+        rounds: list[Round] = []
+        for block, position, prepared in turns:
+            values = await prepared.round(chance_of_round(self._seed, prepared.cell.cell, block))
+            intended = start_at_ns if not rounds else None
+            rounds.append({
+                "cell": prepared.cell.cell,
+                "block": block,
+                "position": position,
+                "intended_start_ns": intended,
+                **values,
+            })
+            self._pause(len(rounds))
+        return rounds
+
+    def _pause(self, rounds_done: int) -> None:
+        if not self._engine.between_rounds(rounds_done):
+            raise Stopped
+
+    async def _prepare_cell(self, prepared: PreparedCell) -> dict[str, Any]:
+        clock = asyncio.get_running_loop().time
+        flags = []
+        start = clock()
+        if prepared.cell.calibrated:
+            prepared.loops, stable = await calibrate(
+                self._cost_with_pause(prepared), threshold_ns(self._engine.cpu_clock_cost_ps)
+            )
+            if not stable:
+                flags.append("calibration_unstable")
+        calibrated = clock()
+        warmup = Warmup(prepared.cell.warmup)
+        chance = chance_of_warmup(self._seed, prepared.cell.cell)
+        while (verdict := warmup.verdict()) == "more":
+            values = await prepared.round(chance)
+            value = values["cpu_ns"] if prepared.cell.calibrated else values["wall_ns"]
+            warmup.add(value, values["wall_ns"], values["faults_minor"])
+            self._pause(0)
+        if verdict == "unconverged":
+            flags.append("warmup_unconverged")
+        return {
+            "cell": prepared.cell.cell,
+            "loops": prepared.loops,
+            "warmups": warmup.rounds,
+            "warmup_ns": warmup.spent_ns,
+            "calibration_ns": round((calibrated - start) * 1e9) if prepared.cell.calibrated else 0,
+            "flags": flags,
+        }
+
+    def _cost_with_pause(self, prepared: PreparedCell) -> Cost:
+        async def cost(loops: int) -> int:
+            self._pause(0)
+            return await prepared.cost_ns(loops)
+
+        return cost
+
+
+def chance_of_round(seed: int, cell: int, block: int) -> SplitMix:
+    """Which children of a round do not end well (SPEC.md, section 6.3)."""
+    return SplitMix.stream(seed, ((cell + 1) << 32) + block)
+
+
+def chance_of_warmup(seed: int, cell: int) -> SplitMix:
+    return SplitMix.stream(seed, cell + 1 + (1 << 63))
