@@ -317,6 +317,8 @@ static void worker_join(struct schedule *schedule, struct worker *worker)
     worker->host = host_of(schedule, &worker->hello.hello);
     worker->state = WORKER_IDLE;
     worker->lease_until_ns = 0;
+    if (worker->slot != WIRE_NULL)
+        schedule_act(schedule, SCHEDULE_REGISTERED)->slot = worker->slot;
     pool_add(&worker->host->pools[worker->label], worker);
     schedule->live[worker->label]++;
     schedule->stuck_since_ns = 0;

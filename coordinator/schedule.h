@@ -79,6 +79,7 @@ struct schedule_event {
     X(STORE_VOID)   /* group, attempt, text */                                                               \
     X(STORE_FAIL)   /* group, text */                                                                        \
     X(STORE_EVENT)  /* word, text */                                                                         \
+    X(REGISTERED)   /* slot: its worker is here */                                                           \
     X(KILL)         /* slot: end its process; the launcher starts the next one */                            \
     X(LOG)          /* level, text */
 
