@@ -111,8 +111,7 @@ static struct stats_estimate bounded_by_ranks(const double *sorted, size_t n, do
     struct stats_estimate estimate = {.known = true, .value = stats_quantile(sorted, n, q), .n = (int64_t)n};
     estimate.bounded = bounded;
     if (!bounded) {
-        estimate.why =
-            n == 1 ? "one value has no interval" : "too few values for an interval with equal tails";
+        estimate.why = n == 1 ? "one_value" : "too_few_values";
         return estimate;
     }
     estimate.ci_lo = sorted[ranks.lo - 1];
@@ -125,7 +124,7 @@ static struct stats_estimate bounded_by_ranks(const double *sorted, size_t n, do
 struct stats_estimate stats_median(const double *values, size_t n)
 {
     if (n == 0)
-        return stats_unknown("no values");
+        return stats_unknown("no_values");
     struct stats_ranks ranks = {0};
     scoped_free double *sorted = stats_sorted(values, n);
     bool bounded = stats_median_ranks((int64_t)n, &ranks);
@@ -135,7 +134,7 @@ struct stats_estimate stats_median(const double *values, size_t n)
 struct stats_estimate stats_quantile_estimate(const double *values, size_t n, double q)
 {
     if (n == 0)
-        return stats_unknown("no values");
+        return stats_unknown("no_values");
     struct stats_ranks ranks = {0};
     scoped_free double *sorted = stats_sorted(values, n);
     bool bounded = stats_quantile_ranks((int64_t)n, q, &ranks);
@@ -260,7 +259,7 @@ static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_
             ratios[kept++] = median_in_place(a, used) / below;
     }
     if (kept < draws) {
-        estimate->why = "the denominator reaches 0";
+        estimate->why = "denominator_reaches_zero";
         return;
     }
     qsort(ratios, kept, sizeof *ratios, compare_doubles);
@@ -274,7 +273,7 @@ static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_
 struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size_t n, uint64_t seed)
 {
     if (n == 0)
-        return stats_unknown("no pairs");
+        return stats_unknown("no_pairs");
     scoped_free double *a = memory_zeroed(n, sizeof *a);
     scoped_free double *b = memory_zeroed(n, sizeof *b);
     for (size_t i = 0; i < n; i++) {
@@ -283,10 +282,10 @@ struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size
     }
     double below = median_in_place(b, n);
     if (!(below > 0))
-        return stats_unknown("the denominator is not above 0");
+        return stats_unknown("denominator_not_positive");
     struct stats_estimate estimate = {.known = true, .value = median_in_place(a, n) / below, .n = (int64_t)n};
     if (n < 2)
-        estimate.why = "one pair has no interval";
+        estimate.why = "one_pair";
     else
         bound_by_bootstrap(pairs, n, seed, &estimate);
     return estimate;
@@ -297,7 +296,7 @@ struct stats_estimate stats_paired_ratio(const struct stats_pair *pairs, size_t 
     scoped_free double *ratios = memory_zeroed(n + 1, sizeof *ratios);
     for (size_t i = 0; i < n; i++) {
         if (!(pairs[i].b > 0))
-            return stats_unknown("a denominator is not above 0");
+            return stats_unknown("denominator_not_positive");
         ratios[i] = pairs[i].a / pairs[i].b;
     }
     return stats_median(ratios, n);

@@ -27,7 +27,7 @@ struct stats_estimate {
     int64_t n; /* values, or pairs, that it stands on */
     double ci_lo, ci_hi, ci_level;
     const char *ci_method; /* constant word; set when bounded */
-    const char *why;       /* constant clause: why not known, or else why not bounded; NULL when both hold */
+    const char *why;       /* constant word: why not known, or else why not bounded; NULL when both hold */
 };
 
 struct stats_estimate stats_unknown(const char *why);

@@ -1,0 +1,352 @@
+#include "coordinator/report/report.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DUMP (JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY)
+
+enum decimals { NS = 3, RATE = 3, RATIO = 6, COUNT = 3 };
+
+/* ---- values ---- */
+
+/* Whole numbers are written as such. */
+static json_t *number(double value, int decimals)
+{
+    double scale = pow(10, decimals), rounded = round(value * scale) / scale;
+    if (!isfinite(rounded)) /* beyond what the scale can hold */
+        rounded = value;
+    if (fabs(rounded) < 9e15 && rounded >= floor(rounded) && rounded <= floor(rounded))
+        return json_integer((json_int_t)rounded);
+    return json_real(rounded);
+}
+
+/* Text that is no UTF-8 cannot stand in JSON. */
+static json_t *text(const char *value)
+{
+    json_t *string = json_string(value);
+    return string ? string : json_string("?");
+}
+
+static void put_null(json_t *object, const char *name, const char *why)
+{
+    char reason[96];
+    (void)snprintf(reason, sizeof reason, "%s_null_reason", name);
+    (void)json_object_set_new(object, name, json_null());
+    (void)json_object_set_new(object, reason, text(why ? why : "not_known"));
+}
+
+static void put_integer(json_t *object, const char *name, int64_t value)
+{
+    (void)json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+static void put_text(json_t *object, const char *name, const char *value, const char *why)
+{
+    if (value && *value)
+        (void)json_object_set_new(object, name, text(value));
+    else
+        put_null(object, name, why);
+}
+
+static void put_figure(json_t *object, const char *name, const struct summary_figure *figure, int decimals)
+{
+    if (figure->known)
+        (void)json_object_set_new(object, name, number(figure->value, decimals));
+    else
+        put_null(object, name, figure->why);
+}
+
+static void put_estimate(json_t *object, const char *name, const struct stats_estimate *estimate,
+                         int decimals)
+{
+    static const char *const bounds[] = {"ci_lo", "ci_hi", "ci_level", "ci_method"};
+    if (!estimate->known) {
+        put_null(object, name, estimate->why);
+        return;
+    }
+    json_t *entry = json_object();
+    (void)json_object_set_new(entry, "value", number(estimate->value, decimals));
+    put_integer(entry, "n", estimate->n);
+    if (estimate->bounded) {
+        (void)json_object_set_new(entry, "ci_lo", number(estimate->ci_lo, decimals));
+        (void)json_object_set_new(entry, "ci_hi", number(estimate->ci_hi, decimals));
+        (void)json_object_set_new(entry, "ci_level", number(estimate->ci_level, RATIO));
+        (void)json_object_set_new(entry, "ci_method", text(estimate->ci_method));
+    } else {
+        for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+            put_null(entry, bounds[i], estimate->why);
+    }
+    (void)json_object_set_new(object, name, entry);
+}
+
+/* ---- fields by table ---- */
+
+enum field_kind { FIGURE, ESTIMATE };
+
+struct field {
+    const char *name;
+    enum field_kind kind;
+    size_t offset;
+    int decimals;
+};
+
+static void put_fields(json_t *object, const void *from, const struct field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const void *at = (const char *)from + fields[i].offset;
+        if (fields[i].kind == FIGURE)
+            put_figure(object, fields[i].name, at, fields[i].decimals);
+        else
+            put_estimate(object, fields[i].name, at, fields[i].decimals);
+    }
+}
+#define PUT(object, from, table) put_fields(object, from, table, sizeof table / sizeof *(table))
+
+#define CELL(name, kind, decimals)                                                                           \
+    {                                                                                                        \
+#name, kind, offsetof(struct summary_cell, name), decimals                                           \
+    }
+static const struct field cell_fields[] = {
+    CELL(harness_ns, FIGURE, NS),
+    CELL(cpu_net_ns, ESTIMATE, NS),
+    CELL(ideal_wall_ns, FIGURE, NS),
+    CELL(over_ideal_x, FIGURE, RATIO),
+    CELL(speedup_x, ESTIMATE, RATIO),
+    CELL(speedup_block_x, ESTIMATE, RATIO),
+    CELL(overshoot_adjusted_x, FIGURE, RATIO),
+    CELL(cpu_over_sequential_x, ESTIMATE, RATIO),
+    CELL(max_in_flight, FIGURE, COUNT),
+    CELL(wakeups_per_fanout, FIGURE, COUNT),
+    CELL(fanouts_per_round, FIGURE, COUNT),
+    CELL(throughput_per_s, FIGURE, RATE),
+    CELL(throughput_per_s_core, FIGURE, RATE),
+    CELL(utilization, FIGURE, RATIO),
+    CELL(ceiling_per_s_core, ESTIMATE, RATE),
+    CELL(overshoot_min_ns, FIGURE, NS),
+    CELL(overshoot_p50_ns, FIGURE, NS),
+    CELL(overshoot_max_ns, FIGURE, NS),
+};
+static const struct field failure_fields[] = {
+    CELL(time_to_error_ns, FIGURE, NS), CELL(wasted_cpu_ns, FIGURE, NS),  CELL(drain_ns, FIGURE, NS),
+    CELL(orphans, FIGURE, COUNT),       CELL(errors_seen, FIGURE, COUNT), CELL(errors_lost, FIGURE, COUNT),
+};
+static const struct field stall_fields[] = {CELL(stall_overshoot_p50_ns, FIGURE, NS)};
+#undef CELL
+
+#define SPREAD(name, kind)                                                                                   \
+    {                                                                                                        \
+#name, kind, offsetof(struct summary_distribution, name), NS                                         \
+    }
+/* CPU has the first six. */
+static const struct field distribution_fields[] = {
+    SPREAD(p50, ESTIMATE), SPREAD(clean_p50, ESTIMATE), SPREAD(min, FIGURE), SPREAD(max, FIGURE),
+    SPREAD(mean, FIGURE),  SPREAD(stddev, FIGURE),      SPREAD(p90, FIGURE), SPREAD(p99, FIGURE),
+};
+#undef SPREAD
+#define CPU_DISTRIBUTION_FIELDS 6
+
+#define WORKER(name, decimals)                                                                               \
+    {                                                                                                        \
+#name, FIGURE, offsetof(struct summary_worker, name), decimals                                       \
+    }
+static const struct field noise_fields[] = {
+    WORKER(wall_clock_cost_ns, NS),     WORKER(cpu_clock_cost_ns, NS), WORKER(timer_overshoot_p50_ns, NS),
+    WORKER(timer_overshoot_max_ns, NS), WORKER(spin_gap_max_ns, NS),
+};
+static const struct field place_fields[] = {WORKER(cpu, 0), WORKER(core, 0), WORKER(package, 0),
+                                            WORKER(numa, 0)};
+#undef WORKER
+
+static const struct field scaling_fields[] = {
+    {"efficiency_x", FIGURE, offsetof(struct summary_scaling, efficiency_x), RATIO},
+    {"start_skew_ns", FIGURE, offsetof(struct summary_scaling, start_skew_ns), NS},
+    {"overlap_x", FIGURE, offsetof(struct summary_scaling, overlap_x), RATIO},
+};
+
+/* ---- objects ---- */
+
+static void put_distribution(json_t *object, const char *name, const struct summary_distribution *from,
+                             size_t fields)
+{
+    if (!from->p50.known) {
+        put_null(object, name, from->p50.why);
+        return;
+    }
+    json_t *entry = json_object();
+    put_fields(entry, from, distribution_fields, fields);
+    (void)json_object_set_new(object, name, entry);
+}
+
+static json_t *flag_names(unsigned flags)
+{
+    json_t *names = json_array();
+    for (int flag = 0; flag < SUMMARY_FLAG_COUNT; flag++)
+        if (flags >> flag & 1)
+            (void)json_array_append_new(names, json_string(summary_flag_name((enum summary_flag)flag)));
+    return names;
+}
+
+/* What a cell and its row of scaling share. */
+static void put_identity(json_t *object, const struct summary_cell *cell)
+{
+    (void)json_object_set_new(object, "id", text(cell->id));
+    (void)json_object_set_new(object, "runtime", text(cell->runtime));
+    (void)json_object_set_new(object, "arm", text(cell->arm));
+    (void)json_object_set_new(object, "job", text(cell->job));
+    put_integer(object, "fanout", cell->fanout);
+    put_integer(object, "delay_ns", cell->delay_ns);
+    put_integer(object, "clients", cell->clients);
+    put_text(object, "phase", cell->phase, "not_set");
+    put_integer(object, "cores", cell->cores);
+    const struct summary_figure rate = {cell->rate_per_s > 0, cell->rate_per_s, "closed_loop"};
+    const struct summary_figure duration = {cell->duration_ns > 0, (double)cell->duration_ns, "no_window"};
+    put_figure(object, "rate_per_s", &rate, RATE);
+    put_figure(object, "duration_ns", &duration, NS);
+}
+
+static json_t *cell_workers(const struct summary_cell *cell)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < cell->worker_count; i++) {
+        const struct summary_cell_worker *from = &cell->workers[i];
+        json_t *worker = json_object();
+        put_integer(worker, "worker", from->worker);
+        (void)json_object_set_new(worker, "wall_p50_ns", number(from->wall_p50_ns, NS));
+        (void)json_object_set_new(worker, "cpu_p50_ns", number(from->cpu_p50_ns, NS));
+        put_integer(worker, "n", from->n);
+        (void)json_object_set_new(worker, "throughput_per_s", number(from->throughput_per_s, RATE));
+        (void)json_array_append_new(list, worker);
+    }
+    return list;
+}
+
+static json_t *cell_object(const struct summary *summary, size_t index)
+{
+    const struct summary_cell *cell = &summary->cells[index];
+    json_t *object = json_object();
+    put_identity(object, cell);
+    put_integer(object, "rounds", cell->rounds);
+    put_integer(object, "rounds_planned", cell->rounds_planned);
+    put_integer(object, "rounds_flagged", cell->rounds_flagged);
+    put_integer(object, "rounds_broken", cell->rounds_broken);
+    put_integer(object, "attempts", cell->attempts);
+    put_integer(object, "processes", cell->processes);
+    (void)json_object_set_new(object, "verdict", json_string(summary_verdict_name(cell->verdict)));
+    if (cell->verdict_reason)
+        (void)json_object_set_new(object, "verdict_reason", text(cell->verdict_reason));
+    (void)json_object_set_new(object, "flags", flag_names(cell->flags));
+    put_distribution(object, "wall_ns", &cell->wall_ns,
+                     sizeof distribution_fields / sizeof *distribution_fields);
+    put_distribution(object, "cpu_ns", &cell->cpu_ns, CPU_DISTRIBUTION_FIELDS);
+    PUT(object, cell, cell_fields);
+    if (cell->may_fail)
+        PUT(object, cell, failure_fields);
+    if (cell->stalls)
+        PUT(object, cell, stall_fields);
+    (void)json_object_set_new(object, "workers", cell_workers(cell));
+    return object;
+}
+
+static json_t *worker_object(const struct summary *summary, size_t index)
+{
+    const struct summary_worker *from = &summary->workers[index];
+    json_t *object = json_object(), *versions = json_object(), *noise = json_object();
+    put_integer(object, "id", from->number);
+    (void)json_object_set_new(object, "runtime", text(from->label));
+    (void)json_object_set_new(object, "kind", text(from->runtime));
+    (void)json_object_set_new(object, "host", text(from->host));
+    PUT(object, from, place_fields);
+    for (size_t i = 0; i < from->version_count; i++)
+        (void)json_object_set_new(versions, from->version_names[i], text(from->version_values[i]));
+    PUT(noise, from, noise_fields);
+    (void)json_object_set_new(object, "versions", versions);
+    (void)json_object_set_new(object, "noise", noise);
+    return object;
+}
+
+static json_t *scaling_object(const struct summary *summary, size_t index)
+{
+    const struct summary_scaling *row = &summary->scaling[index];
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    json_t *object = json_object();
+    put_identity(object, cell);
+    put_figure(object, "throughput_per_s", &cell->throughput_per_s, RATE);
+    PUT(object, row, scaling_fields);
+    return object;
+}
+
+static json_t *run_object(const struct summary *summary)
+{
+    json_t *object = json_object();
+    put_text(object, "id", summary->run_id, "not_stored");
+    put_text(object, "name", summary->name, "not_named");
+    (void)json_object_set_new(object, "status", json_string(summary->status));
+    put_integer(object, "seed", strtoll(summary->seed, NULL, 10));
+    put_text(object, "started_at", summary->started_at, "not_stored");
+    put_text(object, "finished_at", summary->finished_at, "not_finished");
+    put_text(object, "sweep_sha256", summary->sweep_sha256, "not_stored");
+    json_t *argv = summary->argv_json ? json_loads(summary->argv_json, 0, NULL) : NULL;
+    if (argv)
+        (void)json_object_set_new(object, "argv", argv);
+    else
+        put_null(object, "argv", "not_stored");
+    put_integer(object, "rounds", summary->rounds);
+    put_integer(object, "rounds_flagged", summary->rounds_flagged);
+    put_integer(object, "rounds_broken", summary->rounds_broken);
+    put_integer(object, "cells_incomplete", summary->cells_incomplete);
+    put_integer(object, "cores_measured", summary->cores_measured);
+    if (summary->reserved_cpus)
+        (void)json_object_set_new(object, "reserved_cpus", text(summary->reserved_cpus));
+    else
+        put_null(object, "reserved_cpus", "not_stored");
+    return object;
+}
+
+/* ---- the stream: an entry of a list is one line, so that a large run needs no large tree ---- */
+
+static void dump(json_t *value, FILE *out)
+{
+    (void)json_dumpf(value, out, DUMP);
+    json_decref(value);
+}
+
+static void dump_member(const char *name, json_t *value, FILE *out)
+{
+    (void)fprintf(out, "\"%s\": ", name);
+    dump(value, out);
+    (void)fputs(",\n", out);
+}
+
+static void dump_list(const char *name, const struct summary *summary, size_t count,
+                      json_t *(*make)(const struct summary *summary, size_t index), FILE *out)
+{
+    (void)fprintf(out, "\"%s\": [", name);
+    for (size_t i = 0; i < count; i++) {
+        (void)fputs(i ? ",\n  " : "\n  ", out);
+        dump(make(summary, i), out);
+    }
+    (void)fputs(count ? "\n]" : "]", out);
+}
+
+static json_t *environment(const struct summary *summary)
+{
+    json_t *list = summary->environment_json ? json_loads(summary->environment_json, 0, NULL) : NULL;
+    return list ? list : json_array();
+}
+
+int report_json(const struct summary *summary, FILE *out)
+{
+    (void)fprintf(out, "{\n\"schema_version\": %d,\n", SUMMARY_SCHEMA_VERSION);
+    dump_member("tool", json_pack("{s:s, s:s}", "name", "corefan", "version", summary->tool_version), out);
+    dump_member("run", run_object(summary), out);
+    dump_member("environment", environment(summary), out);
+    dump_list("workers", summary, summary->worker_count, worker_object, out);
+    (void)fputs(",\n", out);
+    dump_list("cells", summary, summary->cell_count, cell_object, out);
+    (void)fputs(",\n\"capacity\": [],\n", out);
+    dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
+    (void)fputs(",\n\"thresholds\": []\n}\n", out);
+    return ferror(out) ? -1 : 0;
+}

@@ -1,0 +1,492 @@
+#include "base/units.h"
+#include "coordinator/report/report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_COLUMNS  100
+#define LABEL_COLUMNS 24 /* "gather-return-exceptions" */
+#define LINE_BYTES    4096
+
+/* ---- text that is safe on any terminal ---- */
+
+struct line {
+    char text[LINE_BYTES];
+    size_t length;
+};
+
+/* Appends; what came from a peer may hold anything, so all but printable ASCII becomes '?'. */
+static void add(struct line *line, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct line *line, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int wanted = vsnprintf(line->text + line->length, sizeof line->text - line->length, fmt, args);
+    va_end(args);
+    size_t room = sizeof line->text - line->length - 1, before = line->length;
+    line->length += wanted < 0 ? 0 : (size_t)wanted < room ? (size_t)wanted : room;
+    for (size_t i = before; i < line->length; i++)
+        if (line->text[i] < ' ' || line->text[i] > '~')
+            line->text[i] = '?';
+}
+
+/* Breaks at spaces; what follows the first line is set in by two columns. */
+static void print_wrapped(FILE *out, struct line *line)
+{
+    const char *rest = line->text;
+    size_t indent = 0;
+    for (;;) {
+        size_t room = PAGE_COLUMNS - indent, left = strlen(rest), end = left;
+        if (left > room) {
+            for (end = room; end > 0 && rest[end] != ' ';)
+                end--;
+            end = end ? end : room;
+        }
+        (void)fprintf(out, "%*s%.*s\n", (int)indent, "", (int)end, rest);
+        rest += end + strspn(rest + end, " ");
+        if (!*rest)
+            break;
+        indent = 2;
+    }
+    *line = (struct line){.length = 0};
+}
+
+/* ---- figures for people ---- */
+
+#define FIGURE_BYTES 48
+
+static const char *duration(char *buf, bool known, double ns)
+{
+    if (!known)
+        return strcpy(buf, "-");
+    return units_format_duration(buf, FIGURE_BYTES, ns);
+}
+
+static const char *ratio(char *buf, bool known, double value)
+{
+    double size = fabs(value);
+    int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    if (known)
+        (void)snprintf(buf, FIGURE_BYTES, "%.*fx", decimals, value);
+    return known ? buf : strcpy(buf, "-");
+}
+
+static const char *count(char *buf, const struct summary_figure *figure)
+{
+    double whole = round(figure->value);
+    if (!figure->known)
+        return strcpy(buf, "-");
+    if (fabs(figure->value - whole) < 0.005 && fabs(whole) < 1e15)
+        return units_format_count(buf, FIGURE_BYTES, (int64_t)whole);
+    (void)snprintf(buf, FIGURE_BYTES, "%.2f", figure->value);
+    return buf;
+}
+
+/* ---- the sentences above the tables ---- */
+
+static void start_finding(struct line *line, const struct summary *summary,
+                          const struct summary_finding *finding)
+{
+    if (summary->runtime_count > 1)
+        add(line, "%s: ", finding->runtime);
+    add(line, "%s: ", summary->groups[finding->group].title);
+}
+
+static void tell_wait(struct line *line, const struct summary *summary, const struct summary_finding *finding)
+{
+    const struct summary_cell *best = &summary->cells[finding->best],
+                              *slow = &summary->cells[finding->sequential];
+    char wall[FIGURE_BYTES], slow_wall[FIGURE_BYTES], speedup[FIGURE_BYTES], cpu[FIGURE_BYTES],
+        slow_cpu[FIGURE_BYTES];
+    bool saves = best->speedup_x.known && best->speedup_x.value > 1;
+    add(line, "%s %s %s where sequential takes %s (%s), for %s CPU per fan-out against %s.", best->arm,
+        saves ? "answers in" : "saves nothing: it takes", duration(wall, true, best->wall_ns.p50.value),
+        duration(slow_wall, true, slow->wall_ns.p50.value),
+        ratio(speedup, best->speedup_x.known, best->speedup_x.value),
+        duration(cpu, true, best->cpu_ns.p50.value), duration(slow_cpu, true, slow->cpu_ns.p50.value));
+}
+
+/* Calls tell for each measured cell of the finding's runtime, with what stands between two of them. */
+static void tell_arms(struct line *line, const struct summary *summary, const struct summary_finding *finding,
+                      void (*tell)(struct line *line, const struct summary_cell *cell))
+{
+    const struct summary_group *group = &summary->groups[finding->group];
+    const char *between = "";
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *cell = &summary->cells[group->cells[i]];
+        if (strcmp(cell->runtime, finding->runtime) != 0 || !cell->wall_ns.p50.known)
+            continue;
+        add(line, "%s%s ", between, cell->arm);
+        tell(line, cell);
+        between = ", ";
+    }
+    add(line, ".");
+}
+
+static void tell_cost(struct line *line, const struct summary_cell *cell)
+{
+    char cpu[FIGURE_BYTES], times[FIGURE_BYTES];
+    add(line, "%s", duration(cpu, true, cell->cpu_ns.p50.value));
+    if (strcmp(cell->arm, "sequential") != 0 && cell->cpu_over_sequential_x.known)
+        add(line, " (%s)", ratio(times, true, cell->cpu_over_sequential_x.value));
+}
+
+static void tell_no_wait(struct line *line, const struct summary *summary,
+                         const struct summary_finding *finding)
+{
+    add(line, "no waiting to save; CPU per fan-out: ");
+    tell_arms(line, summary, finding, tell_cost);
+}
+
+static void tell_error(struct line *line, const struct summary_cell *cell)
+{
+    char when[FIGURE_BYTES], running[FIGURE_BYTES];
+    if (!cell->time_to_error_ns.known)
+        add(line, "never");
+    else
+        add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
+            count(running, &cell->orphans));
+}
+
+static void tell_failure(struct line *line, const struct summary *summary,
+                         const struct summary_finding *finding)
+{
+    add(line, "the caller learns of the error: ");
+    tell_arms(line, summary, finding, tell_error);
+}
+
+static void print_findings(FILE *out, const struct summary *summary)
+{
+    static void (*const tellers[])(struct line *, const struct summary *, const struct summary_finding *) = {
+        [SUMMARY_FOUND_WAIT] = tell_wait,
+        [SUMMARY_FOUND_NO_WAIT] = tell_no_wait,
+        [SUMMARY_FOUND_FAILURE] = tell_failure,
+    };
+    struct line line = {.length = 0};
+    for (size_t i = 0; i < summary->finding_count; i++) {
+        start_finding(&line, summary, &summary->findings[i]);
+        tellers[summary->findings[i].kind](&line, summary, &summary->findings[i]);
+        print_wrapped(out, &line);
+    }
+}
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* A run that is not whole says so before all else. */
+static void print_status(FILE *out, const struct summary *summary)
+{
+    struct line line = {.length = 0};
+    if (strcmp(summary->status, "complete") == 0)
+        return;
+    add(&line, "This run is %s", summary->status);
+    if (summary->cells_incomplete > 0)
+        add(&line, ": %lld of %zu cells lack%s rounds", (long long)summary->cells_incomplete,
+            summary->cell_count, summary->cells_incomplete == 1 ? "s" : "");
+    add(&line, ". What follows is what was measured.");
+    print_wrapped(out, &line);
+}
+
+static void print_places(FILE *out, const struct summary *summary)
+{
+    struct line line = {.length = 0};
+    add(&line, "Measured on %lld core%s", (long long)summary->cores_measured,
+        plural(summary->cores_measured));
+    if (summary->host_count > 1)
+        add(&line, " of %lld hosts", (long long)summary->host_count);
+    else if (summary->worker_count > 0)
+        add(&line, " of %s", summary->workers[0].host);
+    if (summary->host_count == 1 && summary->measured_cpu_count > 0) {
+        add(&line, " (cpu");
+        for (size_t i = 0; i < summary->measured_cpu_count; i++)
+            add(&line, "%s%lld", i ? "," : " ", (long long)summary->measured_cpus[i]);
+        add(&line, ")");
+    }
+    if (summary->reserved_cpus && *summary->reserved_cpus)
+        add(&line, "; cpu %s reserved for corefan itself", summary->reserved_cpus);
+    else if (summary->reserved_cpus)
+        add(&line, "; none reserved for corefan itself, so it works between rounds only");
+    add(&line, ".");
+    print_wrapped(out, &line);
+}
+
+static void print_disturbance(FILE *out, const struct summary *summary)
+{
+    static const char *const names[SUMMARY_ROUND_FLAGS] = {
+        [SUMMARY_FLAG_RUNQ_DELAY] = "run-queue delay",
+        [SUMMARY_FLAG_MIGRATION] = "migration",
+        [SUMMARY_FLAG_FAULTS] = "page faults",
+    };
+    struct line line = {.length = 0};
+    if (summary->rounds_flagged == 0) {
+        add(&line, "None of %lld rounds was disturbed", (long long)summary->rounds);
+    } else {
+        add(&line, "%lld of %lld rounds %s disturbed (", (long long)summary->rounds_flagged,
+            (long long)summary->rounds, summary->rounds_flagged == 1 ? "was" : "were");
+        const char *between = "";
+        for (int flag = 0; flag < SUMMARY_ROUND_FLAGS; flag++)
+            if (summary->flagged_by[flag] > 0) {
+                add(&line, "%s%s %lld", between, names[flag], (long long)summary->flagged_by[flag]);
+                between = ", ";
+            }
+        add(&line, "): flagged, and counted all the same");
+    }
+    if (summary->rounds_broken > 0)
+        add(&line, "; %lld more %s no number and left out", (long long)summary->rounds_broken,
+            summary->rounds_broken == 1 ? "is" : "are");
+    add(&line, ". Verdicts of %zu cells:", summary->cell_count);
+    const char *between = "";
+    for (int verdict = 0; verdict < SUMMARY_VERDICT_COUNT; verdict++)
+        if (summary->verdicts[verdict] > 0) {
+            add(&line, "%s %lld %s", between, (long long)summary->verdicts[verdict],
+                summary_verdict_name((enum summary_verdict)verdict));
+            between = ",";
+        }
+    add(&line, ".");
+    print_wrapped(out, &line);
+}
+
+/* ---- tables ---- */
+
+struct column {
+    const char *title;
+    int width;
+    const char *(*print)(char *buf, const struct summary_cell *cell);
+};
+
+static const char *p50_wall(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->wall_ns.p50.known, cell->wall_ns.p50.value);
+}
+
+static const char *interval(char *buf, const struct summary_cell *cell)
+{
+    const struct stats_estimate *p50 = &cell->wall_ns.p50;
+    char lo[FIGURE_BYTES], hi[FIGURE_BYTES];
+    if (!p50->known || !p50->bounded)
+        return strcpy(buf, "-");
+    (void)snprintf(buf, FIGURE_BYTES, "%.16s..%.16s", duration(lo, true, p50->ci_lo),
+                   duration(hi, true, p50->ci_hi));
+    return buf;
+}
+
+static const char *times_ideal(char *buf, const struct summary_cell *cell)
+{
+    if (cell->over_ideal_x.known && cell->over_ideal_x.value < 9.9995) {
+        (void)snprintf(buf, FIGURE_BYTES, "%.3f", cell->over_ideal_x.value);
+        return buf;
+    }
+    return ratio(buf, cell->over_ideal_x.known, cell->over_ideal_x.value);
+}
+
+static const char *speedup(char *buf, const struct summary_cell *cell)
+{
+    return ratio(buf, cell->speedup_x.known, cell->speedup_x.value);
+}
+
+static const char *cpu(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value);
+}
+
+static const char *net_cpu(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->cpu_net_ns.known, cell->cpu_net_ns.value);
+}
+
+static const char *cpu_times_sequential(char *buf, const struct summary_cell *cell)
+{
+    return ratio(buf, cell->cpu_over_sequential_x.known, cell->cpu_over_sequential_x.value);
+}
+
+static const char *wakeups(char *buf, const struct summary_cell *cell)
+{
+    return count(buf, &cell->wakeups_per_fanout);
+}
+
+static const char *verdict(char *buf, const struct summary_cell *cell)
+{
+    return strcpy(buf, summary_verdict_name(cell->verdict));
+}
+
+static const char *caller_learns(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->time_to_error_ns.known, cell->time_to_error_ns.value);
+}
+
+static const char *still_running(char *buf, const struct summary_cell *cell)
+{
+    return count(buf, &cell->orphans);
+}
+
+static const char *thrown_away(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value);
+}
+
+static const char *drains_in(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->drain_ns.known, cell->drain_ns.value);
+}
+
+static const char *errors_seen(char *buf, const struct summary_cell *cell)
+{
+    return count(buf, &cell->errors_seen);
+}
+
+static const char *errors_lost(char *buf, const struct summary_cell *cell)
+{
+    return count(buf, &cell->errors_lost);
+}
+
+static const struct column wait_columns[] = {
+    {"p50 wall", 10, p50_wall},
+    {"interval", 20, interval},
+    {"x ideal", 8, times_ideal},
+    {"speedup", 8, speedup},
+    {"CPU", 9, cpu},
+    {"wake-ups", 9, wakeups},
+    {"verdict", 12, verdict},
+    {NULL, 0, NULL},
+};
+static const struct column no_wait_columns[] = {
+    {"p50 wall", 10, p50_wall},
+    {"interval", 20, interval},
+    {"CPU", 9, cpu},
+    {"net CPU", 10, net_cpu},
+    {"CPU x seq", 11, cpu_times_sequential},
+    {"verdict", 12, verdict},
+    {NULL, 0, NULL},
+};
+static const struct column failure_columns[] = {
+    {"caller learns", 14, caller_learns},
+    {"still running", 15, still_running},
+    {"thrown away", 13, thrown_away},
+    {"drains in", 11, drains_in},
+    {"errors seen", 13, errors_seen},
+    {"lost", 7, errors_lost},
+    {NULL, 0, NULL},
+};
+
+static void print_header(FILE *out, const struct column *columns)
+{
+    (void)fprintf(out, "%-*s", LABEL_COLUMNS, "");
+    for (; columns->title; columns++)
+        (void)fprintf(out, "%*s", columns->width, columns->title);
+    (void)fputc('\n', out);
+}
+
+static void print_row(FILE *out, const struct column *columns, const struct summary_cell *cell)
+{
+    struct line line = {.length = 0};
+    char buf[FIGURE_BYTES];
+    add(&line, "%-*.*s", LABEL_COLUMNS, LABEL_COLUMNS, cell->arm);
+    for (; columns->title; columns++)
+        add(&line, "%*s", columns->width, columns->print(buf, cell));
+    (void)fprintf(out, "%s\n", line.text);
+}
+
+static void print_rows(FILE *out, const struct summary *summary, const struct summary_group *group,
+                       const struct column *columns)
+{
+    const char *runtime = NULL;
+    print_header(out, columns);
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *cell = &summary->cells[group->cells[i]];
+        if (summary->runtime_count > 1 && (!runtime || strcmp(runtime, cell->runtime) != 0)) {
+            struct line line = {.length = 0};
+            add(&line, "%s:", cell->runtime);
+            print_wrapped(out, &line);
+        }
+        runtime = cell->runtime;
+        print_row(out, columns, cell);
+    }
+}
+
+/* Why a verdict is not ok, and the clean p50 beside the headline. */
+static void print_reasons(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    char clean[FIGURE_BYTES];
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *cell = &summary->cells[group->cells[i]];
+        struct line line = {.length = 0};
+        if (!cell->verdict_reason)
+            continue;
+        add(&line, "  %s%s%s is %s: %s", summary->runtime_count > 1 ? cell->runtime : "",
+            summary->runtime_count > 1 ? " " : "", cell->arm, summary_verdict_name(cell->verdict),
+            cell->verdict_reason);
+        if (cell->rounds_flagged > 0 && cell->wall_ns.clean_p50.known)
+            add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
+                duration(clean, true, cell->wall_ns.clean_p50.value));
+        print_wrapped(out, &line);
+    }
+}
+
+static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    struct line line = {.length = 0};
+    add(&line, "%s: %lld round%s per core", group->title, (long long)group->rounds, plural(group->rounds));
+    if (group->ci_level > 0)
+        add(&line, ", intervals at %.1f %%", group->ci_level * 100);
+    (void)fputc('\n', out);
+    print_wrapped(out, &line);
+    print_rows(out, summary, group, group->waits ? wait_columns : no_wait_columns);
+    if (group->may_fail) {
+        (void)fputs("when children fail:\n", out);
+        print_rows(out, summary, group, failure_columns);
+    }
+    print_reasons(out, summary, group);
+}
+
+/* ---- several cores ---- */
+
+static void print_scaling(FILE *out, const struct summary *summary)
+{
+    char efficiency[FIGURE_BYTES], skew[FIGURE_BYTES], overlap[FIGURE_BYTES], rate[FIGURE_BYTES];
+    if (summary->scaling_count == 0)
+        return;
+    (void)fprintf(out, "\nSeveral cores against one\n%-54s%6s%12s%10s%10s%8s\n", "", "cores", "per s",
+                  "efficiency", "skew", "overlap");
+    for (size_t i = 0; i < summary->scaling_count; i++) {
+        const struct summary_scaling *row = &summary->scaling[i];
+        const struct summary_cell *cell = &summary->cells[row->cell];
+        struct line line = {.length = 0}, label = {.length = 0};
+        add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
+            summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
+        add(&line, "%-54.54s%6lld%12s%10s%10s%8s", label.text, (long long)cell->cores,
+            count(rate, &cell->throughput_per_s),
+            ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
+            duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
+            ratio(overlap, row->overlap_x.known, row->overlap_x.value));
+        (void)fprintf(out, "%s\n", line.text);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void print_identity(FILE *out, const struct summary *summary)
+{
+    struct line line = {.length = 0};
+    add(&line, "Run %s, %s, seed %s, corefan %s.", summary->run_id, summary->status, summary->seed,
+        summary->tool_version);
+    (void)fputc('\n', out);
+    print_wrapped(out, &line);
+}
+
+int report_text(const struct summary *summary, FILE *out)
+{
+    print_status(out, summary);
+    print_findings(out, summary);
+    print_places(out, summary);
+    print_disturbance(out, summary);
+    for (size_t i = 0; i < summary->group_count; i++)
+        print_group(out, summary, &summary->groups[i]);
+    print_scaling(out, summary);
+    print_identity(out, summary);
+    return ferror(out) ? -1 : 0;
+}

@@ -1,0 +1,198 @@
+/* summary.h: what a run found, finished: every figure that a report may show, computed once, from the store alone.
+ *
+ * summary_build reads run.db and nothing else: no clock, no environment, no worker.  The same store gives the same
+ * summary, so that every report can be rebuilt to the byte.  Reports take this struct, do no arithmetic and no SQL.
+ *
+ * Units: *_ns is ns per fan-out (per round / fan-outs of the round), *_x a ratio, *_per_s a rate.  A figure that is
+ * not known says why in one word.  Ownership: summary_free frees all that hangs below; pointers between cells and
+ * groups are indexes.  Threads: read-only once built. */
+#ifndef COREFAN_COORDINATOR_SUMMARY_H
+#define COREFAN_COORDINATOR_SUMMARY_H
+
+#include "base/error.h"
+#include "coordinator/stats.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct store;
+struct store_run;
+
+#define SUMMARY_SCHEMA_VERSION 1
+
+/* A plain figure. */
+struct summary_figure {
+    bool known;
+    double value;
+    const char *why; /* constant word, when not known */
+};
+
+/* METHOD: disturbed rounds.  Worst last; a cell has the worst that holds, its flags tell the others. */
+#define SUMMARY_VERDICTS(X)                                                                                  \
+    X(OK, ok)                                                                                                \
+    X(NOISY, noisy) /* >= 2 rounds and > 10 % flagged, or the clean p50 lies outside the interval */         \
+    X(DRIFT, drift) /* values follow their order: Spearman p < 0.001, n >= 8 */                              \
+    X(BELOW_FLOOR, below_floor) /* no more CPU than the harness alone */                                     \
+    X(INVALID, invalid)         /* a round is no number, or there is none */
+
+enum summary_verdict {
+#define X(upper, lower) SUMMARY_##upper,
+    SUMMARY_VERDICTS(X)
+#undef X
+        SUMMARY_VERDICT_COUNT
+};
+
+/* The first three are raised by rounds, the rest by cells.  Never a reason to drop a value. */
+#define SUMMARY_FLAGS(X)                                                                                     \
+    X(RUNQ_DELAY, runq_delay) /* runnable but not running for more than max(20 us, 1 % of the round) */      \
+    X(MIGRATION, migration)   /* another CPU at the end than at the start */                                 \
+    X(FAULTS, faults)                                                                                        \
+    X(CALIBRATION_UNSTABLE, calibration_unstable)                                                            \
+    X(WARMUP_UNCONVERGED, warmup_unconverged)                                                                \
+    X(CPU_RESOLUTION, cpu_resolution)     /* the median round of a job that waits costs < 50 us CPU */       \
+    X(WORKERS_DISAGREE, workers_disagree) /* intervals of two workers are disjoint */                        \
+    X(SPEEDUP_BEYOND_FANOUT, speedup_beyond_fanout)                                                          \
+    X(DRIFT_WALL, drift_wall)                                                                                \
+    X(DRIFT_CPU, drift_cpu)                                                                                  \
+    X(INCOMPLETE, incomplete) /* fewer rounds than planned */
+
+enum summary_flag {
+#define X(upper, lower) SUMMARY_FLAG_##upper,
+    SUMMARY_FLAGS(X)
+#undef X
+        SUMMARY_FLAG_COUNT
+};
+#define SUMMARY_ROUND_FLAGS 3
+
+const char *summary_verdict_name(enum summary_verdict verdict);
+const char *summary_flag_name(enum summary_flag flag);
+
+/* Per fan-out, over the rounds that are numbers. */
+struct summary_distribution {
+    struct stats_estimate p50;       /* of all rounds: the headline */
+    struct stats_estimate clean_p50; /* of the rounds without a flag */
+    struct summary_figure min, max, mean, stddev;
+    struct summary_figure p90, p99; /* p99 only where its interval can exist: n >= STATS_P99_MIN_N */
+};
+
+struct summary_cell_worker {
+    int64_t worker, n;
+    double wall_p50_ns, cpu_p50_ns, throughput_per_s;
+};
+
+struct summary_cell {
+    int64_t number, group;
+    const char *id, *runtime, *arm, *job, *phase, *wait;
+    int64_t fanout, delay_ns, clients, cores, processes, attempts, duration_ns, timeout_ns;
+    double rate_per_s;      /* 0: closed loop */
+    bool job_waits;         /* false: noop, cpu */
+    bool may_fail, stalls;  /* the sweep's `fail` or `timeout`; its `stall` */
+    int64_t rounds_planned; /* over all workers */
+    int64_t rounds;         /* that are numbers */
+    int64_t rounds_flagged, rounds_broken;
+    int64_t flagged_by[SUMMARY_ROUND_FLAGS];
+
+    enum summary_verdict verdict;
+    char *verdict_reason; /* for people; NULL when ok */
+    unsigned flags;       /* bit 1u << enum summary_flag */
+
+    struct summary_distribution wall_ns, cpu_ns;
+    struct summary_figure harness_ns; /* CPU p50 of the empty arm in the same blocks */
+    struct stats_estimate cpu_net_ns; /* paired difference to it */
+    struct summary_figure ideal_wall_ns, over_ideal_x;
+    struct stats_estimate speedup_x;             /* ratio of p50 walls, sequential / this; bootstrap */
+    struct stats_estimate speedup_block_x;       /* median of the ratios within blocks */
+    struct stats_estimate cpu_over_sequential_x; /* ratio of p50 CPUs, this / sequential; bootstrap */
+    struct summary_figure overshoot_adjusted_x;  /* speedup after taking each wait's own lateness off */
+    struct summary_figure max_in_flight, wakeups_per_fanout, fanouts_per_round;
+    struct summary_figure throughput_per_s; /* sum of the workers' */
+    struct summary_figure throughput_per_s_core, utilization;
+    struct stats_estimate ceiling_per_s_core;
+    /* of waits: least and largest of all, and the median over rounds of each round's median */
+    struct summary_figure overshoot_min_ns, overshoot_p50_ns, overshoot_max_ns;
+
+    /* medians over rounds, when may_fail */
+    struct summary_figure time_to_error_ns, wasted_cpu_ns, drain_ns, orphans, errors_seen, errors_lost;
+    struct summary_figure stall_overshoot_p50_ns; /* when stalls */
+
+    struct summary_cell_worker *workers;
+    size_t worker_count;
+};
+
+struct summary_group {
+    int64_t number;
+    const char *title;
+    const char *reason;   /* of its failure or last void attempt; NULL without */
+    bool waits, may_fail; /* some cell of it does */
+    bool complete;
+    int64_t rounds;  /* planned, per worker */
+    double ci_level; /* of its medians; 0 when they differ or there are none */
+    size_t *cells;   /* indexes into summary->cells */
+    size_t cell_count;
+};
+
+/* One line per cell that ran on several cores, against the same cell on one. */
+struct summary_scaling {
+    size_t cell;
+    struct summary_figure efficiency_x; /* throughput / (cores x throughput of one core) */
+    struct summary_figure
+        start_skew_ns; /* median over turns of last start - first start, on one host's clock */
+    struct summary_figure
+        overlap_x; /* median over turns: time in which all ran / from first start to last end */
+};
+
+struct summary_worker {
+    int64_t number;
+    const char *runtime, *label, *host;
+    struct summary_figure cpu, core, package, numa;
+    const char **version_names, **version_values;
+    size_t version_count;
+    struct summary_figure wall_clock_cost_ns, cpu_clock_cost_ns;
+    struct summary_figure timer_overshoot_p50_ns, timer_overshoot_max_ns, spin_gap_max_ns;
+};
+
+enum summary_finding_kind { SUMMARY_FOUND_WAIT, SUMMARY_FOUND_NO_WAIT, SUMMARY_FOUND_FAILURE };
+
+/* A group that tells most of its kind of job: for the sentences above the tables. */
+struct summary_finding {
+    enum summary_finding_kind kind;
+    size_t group;
+    const char *runtime;
+    size_t best,
+        sequential; /* cells; the fastest concurrent arm, gather where it is within the other's interval */
+};
+
+struct summary {
+    const char *status; /* complete, incomplete, interrupted */
+    char *run_id, *name, *seed, *started_at, *finished_at, *sweep_sha256,
+        *tool_version;      /* "" when not stored */
+    char *argv_json;        /* array, or NULL */
+    char *environment_json; /* array, or NULL */
+    char *reserved_cpus;    /* a CPU list, "" for none, or NULL when not stored */
+
+    struct summary_worker *workers;
+    struct summary_group *groups;
+    struct summary_cell *cells;
+    struct summary_scaling *scaling;
+    struct summary_finding *findings;
+    size_t worker_count, group_count, cell_count, scaling_count, finding_count;
+
+    int64_t *measured_cpus; /* ascending, on the first host */
+    size_t measured_cpu_count;
+    int64_t cores_measured; /* on all hosts */
+    int64_t host_count, runtime_count;
+    int64_t cells_incomplete;
+    int64_t rounds, rounds_flagged, rounds_broken; /* sums over cells */
+    int64_t flagged_by[SUMMARY_ROUND_FLAGS];
+    int64_t verdicts[SUMMARY_VERDICT_COUNT];
+
+    struct store_run *source; /* owner of the const texts above */
+};
+
+/* 0: *ret is the caller's. */
+int summary_build(struct store *store, struct summary **ret, struct error *err);
+
+void summary_free(struct summary *summary); /* NULL is fine */
+
+#endif

@@ -1,0 +1,91 @@
+/* summary_internal.h: what the files of the summary share.  Nobody else includes it. */
+#ifndef COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
+#define COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
+
+#include "coordinator/store.h"
+#include "coordinator/summary.h"
+
+/* One round that is a number, per fan-out. */
+struct round_value {
+    int64_t worker, block;
+    double wall_ns, cpu_ns;
+    unsigned flags; /* of the round */
+    const struct wire_round *raw;
+};
+
+/* A cell of the group at hand, with its rounds in memory. */
+struct cell_rounds {
+    const struct store_cell *plan;
+    struct store_rounds *loaded;
+    struct round_value *values; /* by worker, then block */
+    size_t count;
+    int64_t broken;
+    const char *first_error; /* of the broken ones */
+};
+
+/* What a cell is compared with: NULL where there is none. */
+struct cell_context {
+    const struct store_run *run;
+    const struct store_group *group;
+    const struct cell_rounds *own, *sequential, *harness;
+    uint64_t seed;
+};
+
+static inline struct summary_figure figure(double value)
+{
+    return (struct summary_figure){.known = true, .value = value};
+}
+
+static inline struct summary_figure no_figure(const char *why)
+{
+    return (struct summary_figure){.why = why};
+}
+
+/* The rounds of one cell, those that are no numbers set aside. */
+int cell_rounds_load(struct store *store, const struct store_cell *plan, struct cell_rounds *ret,
+                     struct error *err);
+void cell_rounds_release(struct cell_rounds *rounds);
+
+/* ---- Columns of rounds. ---- */
+
+typedef double round_column(const struct round_value *value);
+
+double round_wall_ns(const struct round_value *value);
+double round_cpu_ns(const struct round_value *value);
+
+/* free() it. */
+double *rounds_gather(const struct round_value *values, size_t count, round_column *of);
+
+/* How many values from `first` on are of the same worker. */
+size_t rounds_of_worker(const struct cell_rounds *rounds, size_t first);
+
+enum raw_field {
+#define X(name) RAW_##name,
+    WIRE_ROUND_INTEGERS(X)
+#undef X
+};
+
+enum raw_reduction { LEAST, MIDDLE, MOST };
+
+/* Over the raw rounds that know this field; `why` when none does. */
+struct summary_figure rounds_reduce(const struct cell_rounds *rounds, enum raw_field field,
+                                    enum raw_reduction reduction, const char *why);
+
+/* ---- Steps of the summary, in this order. ---- */
+
+/* Everything of one cell but start skew and efficiency, which need more than its own group. */
+void summary_fill_cell(const struct cell_context *context, struct summary_cell *cell);
+
+/* Verdict, its reason and the flags that belong to it; after the figures. */
+void summary_judge_cell(const struct cell_context *context, struct summary_cell *cell);
+
+/* Start skew and overlap of a gang. */
+void summary_fill_gang(const struct cell_context *context, struct summary_scaling *row);
+
+/* Rows for the cells with several cores hold skew and overlap already: adds efficiency. */
+void summary_fill_efficiency(struct summary *summary);
+
+/* The groups that are told in words. */
+void summary_find(struct summary *summary);
+
+#endif
