@@ -248,12 +248,15 @@ static int check_histogram(const void *of, struct error *err)
     for (size_t i = 0; i < histogram->pair_count; i++) {
         int64_t index = histogram->counts[2 * i];
         int64_t count = histogram->counts[2 * i + 1];
-        if (index <= before || index > last)
-            return error_set(err, ERROR_INTERNAL, "'counts' has bucket %lld after %lld, of 0..%lld ascending",
-                             (long long)index, (long long)before, (long long)last);
+        if (index > last)
+            return error_set(err, ERROR_INTERNAL, "'counts' has bucket %lld, beyond %lld", (long long)index,
+                             (long long)last);
+        if (index <= before)
+            return error_set(err, ERROR_INTERNAL, "'counts' has bucket %lld after %lld", (long long)index,
+                             (long long)before);
         if (count < 1 || count > MOST_COUNT - total)
-            return error_set(err, ERROR_INTERNAL, "'counts' has %lld in bucket %lld", (long long)count,
-                             (long long)index);
+            return error_set(err, ERROR_INTERNAL, "'counts' has %lld in bucket %lld, not 1..%lld",
+                             (long long)count, (long long)index, (long long)(MOST_COUNT - total));
         before = index;
         total += count;
     }
