@@ -29,6 +29,6 @@ enum step sequential_resume(struct coro *coro, struct activation *activation)
     }
     if (fanout->next == fanout->count)
         return coro_return(activation, OUTCOME_OK, (int64_t)(intptr_t)fanout);
-    siblings_enter(&fanout->siblings);
+    siblings_enter(&fanout->siblings, 1);
     return coro_await(activation, fanout->bodies[fanout->next]);
 }

@@ -30,6 +30,8 @@ int fanout_new(uint32_t count, struct fanout **ret, struct error *err)
     fanout->tasks = (struct task *)(void *)(slab + head);
     fanout->bodies = (struct coro **)(void *)(slab + head + tasks);
     fanout->errors = (struct outcome *)(void *)(slab + head + tasks + bodies);
+    for (uint32_t i = 0; i < count; i++)
+        fanout->tasks[i].siblings = &fanout->siblings;
     *ret = fanout;
     return 0;
 }
@@ -48,7 +50,8 @@ int fanout_drain(struct runtime *runtime, struct fanout *fanout, struct error *e
 {
     if (runtime_run_until(runtime, nothing_in_flight, fanout, err) != 0)
         return -1;
-    if (runtime->ready.head && runtime_turn(runtime, false, err) < 0) /* the last done-callbacks */
+    if (!ready_is_empty(&runtime->ready) &&
+        runtime_turn(runtime, false, err) < 0) /* the last done-callbacks */
         return -1;
     return 0;
 }

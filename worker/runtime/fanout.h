@@ -83,12 +83,19 @@ static inline uint32_t fanout_index(const struct fanout *fanout, const struct ta
     return (uint32_t)(task - fanout->tasks);
 }
 
-/* For arms: makes a task of every child, in input order. */
+/* For arms: makes a task of every child, in input order, and queues them all. */
 static inline void fanout_start_children(struct runtime *runtime, struct fanout *fanout,
                                          void (*on_done)(struct runtime *, struct call *))
 {
-    for (uint32_t i = 0; i < fanout->count; i++)
-        task_start(runtime, &fanout->tasks[i], fanout->bodies[i], &fanout->siblings, on_done);
+    struct call **tail = runtime->ready.tail;
+    uint32_t started = 0;
+    for (struct task *task = fanout->tasks; started < fanout->count; started++, task++) {
+        task_prepare(task, fanout->bodies[started], on_done);
+        *tail = &task->ready;
+        tail = &task->ready.next;
+    }
+    runtime->ready.tail = tail;
+    siblings_enter(&fanout->siblings, started);
 }
 
 /* Children that are created and not done: the orphans, when the arm has returned. */

@@ -9,6 +9,7 @@
 #ifndef COREFAN_WORKER_RUNTIME_READY_H
 #define COREFAN_WORKER_RUNTIME_READY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct runtime;
@@ -20,7 +21,8 @@ struct call {
 
 struct ready {
     struct call *head;
-    struct call **tail; /* where the next call is linked in */
+    struct call *
+        *tail; /* where the next call is linked in; what it points at ends the list only once it is taken */
 };
 
 static inline void ready_init(struct ready *ready)
@@ -31,15 +33,20 @@ static inline void ready_init(struct ready *ready)
 
 static inline void ready_push(struct ready *ready, struct call *call)
 {
-    call->next = NULL;
     *ready->tail = call;
     ready->tail = &call->next;
+}
+
+static inline bool ready_is_empty(const struct ready *ready)
+{
+    return ready->tail == &ready->head;
 }
 
 /* The whole queue as a list; the queue is empty afterwards.  Read call->next before the call runs: it may be
  * queued again from there. */
 static inline struct call *ready_take(struct ready *ready)
 {
+    *ready->tail = NULL;
     struct call *snapshot = ready->head;
     ready_init(ready);
     return snapshot;

@@ -12,7 +12,8 @@
 
 /* Waits that may share one clock read. */
 #define MAX_UNDATED 32
-/* Snapshots between two looks at libuv while there is always something ready: with open event sources, and without. */
+/* Snapshots between two looks at libuv while there is always something ready: with open event sources, and without.
+ * Powers of two. */
 #define TURNS_PER_POLL      64
 #define TURNS_PER_IDLE_POLL 4096
 
@@ -288,7 +289,8 @@ static void look_at_clock(struct runtime *runtime)
 
 static bool poll_is_due(const struct runtime *runtime)
 {
-    return runtime->turns % (runtime->events ? TURNS_PER_POLL : TURNS_PER_IDLE_POLL) == 0;
+    uint64_t every = runtime->events ? TURNS_PER_POLL : TURNS_PER_IDLE_POLL;
+    return (runtime->turns & (every - 1)) == 0;
 }
 
 /* Passes time until something is ready, or one wake-up, whichever comes first. */
@@ -318,14 +320,14 @@ static void run_snapshot(struct runtime *runtime)
 int runtime_turn(struct runtime *runtime, bool may_block, struct error *err)
 {
     look_at_clock(runtime);
-    if (!runtime->ready.head) {
+    if (ready_is_empty(&runtime->ready)) {
         if (wait_for_something(runtime, may_block, err) != 0)
             return -1;
     } else if (poll_is_due(runtime)) {
         if (runtime->clock->wait(runtime, RUNTIME_FOREVER, false, err) != 0)
             return -1;
     }
-    if (!runtime->ready.head)
+    if (ready_is_empty(&runtime->ready))
         return 0;
     run_snapshot(runtime);
     return 1;

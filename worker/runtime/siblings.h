@@ -17,11 +17,11 @@ static inline uint64_t siblings_in_flight(const struct siblings *siblings)
     return siblings->created - siblings->finished;
 }
 
-static inline void siblings_enter(struct siblings *siblings)
+static inline void siblings_enter(struct siblings *siblings, uint32_t count)
 {
-    uint64_t in_flight = ++siblings->created - siblings->finished;
-    if (in_flight > siblings->max_in_flight)
-        siblings->max_in_flight = in_flight;
+    siblings->created += count;
+    if (siblings_in_flight(siblings) > siblings->max_in_flight)
+        siblings->max_in_flight = siblings_in_flight(siblings);
 }
 
 static inline void siblings_leave(struct siblings *siblings)

@@ -4,9 +4,11 @@ _Static_assert(sizeof(struct task) == 64, "a task is one cache line");
 
 static void task_finish(struct runtime *runtime, struct task *task, struct outcome outcome)
 {
-    if (outcome.kind == OUTCOME_OK && task->must_cancel)
-        outcome = (struct outcome){OUTCOME_CANCELLED, 0};
-    task->must_cancel = false;
+    if (task->must_cancel) {
+        task->must_cancel = false;
+        if (outcome.kind == OUTCOME_OK)
+            outcome = (struct outcome){OUTCOME_CANCELLED, 0};
+    }
     task->kind = (uint8_t)outcome.kind;
     task->value = outcome.value;
     task->state = TASK_DONE;
@@ -17,11 +19,47 @@ static void task_finish(struct runtime *runtime, struct task *task, struct outco
     }
 }
 
+/* A request that came while the task ran goes to what it waits on now. */
+static void suspend(struct runtime *runtime, struct task *task, struct coro *frame)
+{
+    task->innermost = frame;
+    if (task->must_cancel && task->waiting && task->waiting->cancel(runtime, task->waiting))
+        task->must_cancel = false;
+}
+
 /* The loop that runs frames: down with STEP_AWAIT, up with STEP_DONE, out with STEP_SUSPEND. */
+static inline void run_frames(struct activation *activation, struct coro *frame)
+{
+    for (;;) {
+        enum step step = frame->resume(frame, activation);
+        if (step == STEP_DONE) {
+            struct coro *caller = frame->caller;
+            if (!caller) {
+                task_finish(activation->runtime, activation->task, activation->outcome);
+                return;
+            }
+            frame->caller = NULL;
+            frame = caller;
+            activation->wake = WAKE_RETURN;
+        } else if (step == STEP_AWAIT) {
+            activation->callee->caller = frame;
+            frame = activation->callee;
+            activation->wake = WAKE_START;
+        } else {
+            suspend(activation->runtime, activation->task, frame);
+            return;
+        }
+    }
+}
+
 static inline void task_step(struct runtime *runtime, struct task *task)
 {
-    struct activation activation = {.runtime = runtime, .task = task, .wake = (enum wake)task->wake};
-    task->waiting = NULL;
+    struct activation activation; /* outcome and callee are set where they mean something */
+    activation.runtime = runtime;
+    activation.task = task;
+    activation.wake = (enum wake)task->wake;
+    if (task->waiting)
+        task->waiting = NULL;
     if (task->must_cancel) {
         task->must_cancel = false;
         if (activation.wake == WAKE_START) {
@@ -30,27 +68,7 @@ static inline void task_step(struct runtime *runtime, struct task *task)
         }
         activation.wake = WAKE_CANCEL;
     }
-    struct coro *frame = task->innermost;
-    for (;;) {
-        enum step step = frame->resume(frame, &activation);
-        if (step == STEP_DONE) {
-            frame = frame->caller;
-            if (!frame) {
-                task_finish(runtime, task, activation.outcome);
-                return;
-            }
-            activation.wake = WAKE_RETURN;
-        } else if (step == STEP_AWAIT) {
-            activation.callee->caller = frame;
-            frame = activation.callee;
-            activation.wake = WAKE_START;
-        } else {
-            break;
-        }
-    }
-    task->innermost = frame;
-    if (task->must_cancel && task->waiting && task->waiting->cancel(runtime, task->waiting))
-        task->must_cancel = false;
+    run_frames(&activation, task->innermost);
 }
 
 void task_run(struct runtime *runtime, struct call *call)
@@ -68,7 +86,8 @@ bool task_cancel(struct runtime *runtime, struct task *task)
 {
     if (task->state != TASK_ACTIVE)
         return false;
-    task->cancels++;
+    if (task->cancels < UINT16_MAX)
+        task->cancels++;
     if (!task->waiting || !task->waiting->cancel(runtime, task->waiting))
         task->must_cancel = true;
     return true;

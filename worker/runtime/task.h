@@ -64,7 +64,7 @@ struct activation {
 
 struct coro {
     enum step (*resume)(struct coro *self, struct activation *activation);
-    struct coro *caller; /* who awaits it in this task; set when it is awaited */
+    struct coro *caller; /* who awaits it in this task; NULL while nobody does */
 };
 
 /* Something that a task can wait on.  cancel gives it up and wakes the task with WAKE_CANCEL, now or later;
@@ -82,35 +82,43 @@ struct task {
     void (*on_done)(struct runtime *, struct call *); /* gets &task->ready; NULL: nobody waits for it */
     struct siblings *siblings;                        /* never NULL */
     int64_t value;                                    /* of its outcome */
-    uint32_t cancels;     /* requests not yet uncancelled: asyncio's cancelling() */
-    uint8_t kind;         /* enum outcome_kind, once done */
-    uint8_t state;        /* enum task_state */
-    uint8_t wake;         /* enum wake of the next step */
-    bool must_cancel : 1; /* the next step throws Cancelled */
-    bool retrieved : 1;   /* somebody looked at its outcome (asyncio logs failed tasks where nobody did) */
+    union {
+        struct {
+            uint16_t cancels; /* requests not yet uncancelled: asyncio's cancelling() */
+            uint8_t kind;     /* enum outcome_kind, once done */
+            uint8_t state;    /* enum task_state */
+            uint8_t wake;     /* enum wake of the next step */
+            bool must_cancel; /* the next step throws Cancelled */
+            bool retrieved; /* somebody looked at its outcome (asyncio logs failed tasks where nobody did) */
+        };
+        uint64_t status; /* all of these, to set them at once */
+    };
 };
 
 /* The call.run of a task's step; for task_start only. */
 void task_run(struct runtime *runtime, struct call *call);
 
-/* Makes the task (a TASK_IDLE or TASK_DONE one, whose callbacks have all run) ready to run body from its
- * start, in the next snapshot. */
+static const struct task task_started = {.kind = OUTCOME_OK, .state = TASK_ACTIVE, .wake = WAKE_START};
+
+/* For many at once (fanout.h): makes the task ready to be queued.  The caller queues it, counts it, and has set its
+ * siblings. */
+static inline void task_prepare(struct task *task, struct coro *body,
+                                void (*on_done)(struct runtime *, struct call *))
+{
+    task->ready.run = task_run;
+    task->innermost = body;
+    task->on_done = on_done;
+    task->status = task_started.status;
+}
+
+/* Makes the task (a TASK_IDLE or TASK_DONE one, whose callbacks have all run) run body from its start, in the next
+ * snapshot. */
 static inline void task_start(struct runtime *runtime, struct task *task, struct coro *body,
                               struct siblings *siblings, void (*on_done)(struct runtime *, struct call *))
 {
-    body->caller = NULL;
-    task->ready.run = task_run;
-    task->innermost = body;
-    task->waiting = NULL;
-    task->on_done = on_done;
     task->siblings = siblings;
-    task->cancels = 0;
-    task->kind = OUTCOME_OK;
-    task->state = TASK_ACTIVE;
-    task->wake = WAKE_START;
-    task->must_cancel = false;
-    task->retrieved = false;
-    siblings_enter(siblings);
+    task_prepare(task, body, on_done);
+    siblings_enter(siblings, 1);
     ready_push(&runtime->ready, &task->ready);
 }
 

@@ -1,0 +1,325 @@
+/* arms: what the arms cost, against the goals of the runtime and the floor, in one run on one core.
+ *
+ * Usage: arms [--json] [--waits N]
+ * A line per goal: measured, goal, PASS or MISS.  A missed goal is no failure of the program: other machines have other
+ * figures.  Exit 0, or 1 when something broke. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "bench/floor.h"
+#include "worker/arms/arm.h"
+#include "worker/jobs/job.h"
+#include "worker/runtime/repeat.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define BATCHES 9 /* the figure is the median of them */
+
+struct bench {
+    struct runtime runtime;
+    uv_loop_t loop;
+    bool json;
+    int lines;
+    uint64_t waits_to_check;
+};
+
+struct cell {
+    struct fanout *fanout;
+    struct job_children *children;
+};
+
+static _Noreturn void die(const char *what)
+{
+    (void)fprintf(stderr, "arms: %s\n", what);
+    exit(1);
+}
+
+static struct cell cell_open(struct bench *bench, const char *arm, const char *job, uint32_t fanout,
+                             int64_t delay_ns, enum sleep_source source)
+{
+    struct cell cell;
+    struct error err;
+    struct job_config config = {.delay_ns = delay_ns, .source = source};
+    if (fanout_new(fanout, &cell.fanout, &err) != 0)
+        die(err.text);
+    fanout_bind(cell.fanout, arm_find(arm)->resume);
+    if (job_open(job_find(job), &bench->runtime, cell.fanout, &config, &cell.children, &err) != 0)
+        die(err.text);
+    return cell;
+}
+
+static void cell_close(struct cell *cell)
+{
+    job_close(cell->children);
+    fanout_free(cell->fanout);
+}
+
+static void cell_run(struct bench *bench, struct cell *cell, uint64_t times)
+{
+    struct repeat repeat;
+    struct outcome outcome;
+    struct error err;
+    repeat_init(&repeat, &cell->fanout->coro, times);
+    if (repeat_run(&bench->runtime, &repeat, &outcome, &err) != 0)
+        die(err.text);
+    if (outcome.kind != OUTCOME_OK)
+        die("a fan-out failed");
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof(*values), compare_doubles);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Prints one goal; limit 0: information only. */
+static void report(struct bench *bench, const char *name, double value, const char *unit, double limit)
+{
+    const char *verdict = limit <= 0 ? "" : value <= limit ? "PASS" : "MISS";
+    if (bench->json) {
+        printf("%s{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"%s\"", bench->lines++ ? ",\n" : "[\n", name,
+               value, unit);
+        if (limit > 0)
+            printf(", \"goal\": %.4f, \"reached\": %s", limit, value <= limit ? "true" : "false");
+        printf("}");
+        return;
+    }
+    printf("%-58s %10.3f %-3s", name, value, unit);
+    if (limit > 0)
+        printf("  goal <= %8.3f  %s", limit, verdict);
+    printf("\n");
+}
+
+/* CPU ns per fan-out of a cell that does not wait. */
+static double no_wait_ns(struct bench *bench, struct cell *cell, uint64_t times)
+{
+    double batches[BATCHES];
+    cell_run(bench, cell, times / 10 + 1);
+    for (int b = 0; b < BATCHES; b++) {
+        int64_t start_ns = clock_thread_cpu_ns();
+        cell_run(bench, cell, times);
+        batches[b] = (double)(clock_thread_cpu_ns() - start_ns) / (double)times;
+    }
+    return median(batches, BATCHES);
+}
+
+static double floor_ns(size_t children, uint64_t times)
+{
+    double batches[BATCHES];
+    struct floor *floor = floor_new(children);
+    floor_run(floor);
+    for (int b = 0; b < BATCHES; b++) {
+        int64_t start_ns = clock_thread_cpu_ns();
+        for (uint64_t i = 0; i < times; i++)
+            floor_run(floor);
+        batches[b] = (double)(clock_thread_cpu_ns() - start_ns) / (double)times;
+    }
+    floor_free(floor);
+    return median(batches, BATCHES);
+}
+
+static void bench_no_wait(struct bench *bench)
+{
+    static const uint32_t sizes[] = {2, 100};
+    char name[80];
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        uint32_t n = sizes[s];
+        uint64_t times = 2000000 / n;
+        double floor = floor_ns(n, times) / n;
+        (void)snprintf(name, sizeof(name), "floor of %u, CPU per child", n);
+        report(bench, name, floor, "ns", 0);
+        for (size_t a = 0; a < arm_count(); a++) {
+            const struct arm *arm = arm_at(a);
+            struct cell cell = cell_open(bench, arm->name, "noop", n, 0, SLEEP_TIMERFD);
+            double fanout_ns = no_wait_ns(bench, &cell, times);
+            cell_close(&cell);
+            bool has_goal = strcmp(arm->name, "gather") == 0 || strcmp(arm->name, "taskgroup") == 0;
+            if (n == 2) {
+                (void)snprintf(name, sizeof(name), "%s of 2, no wait, CPU per fan-out", arm->name);
+                report(bench, name, fanout_ns, "ns", has_goal ? 100 : 0);
+                continue;
+            }
+            (void)snprintf(name, sizeof(name), "%s of %u, no wait, CPU per child", arm->name, n);
+            report(bench, name, fanout_ns / n, "ns", has_goal ? 20 : 0);
+            (void)snprintf(name, sizeof(name), "%s of %u, no wait, times the floor", arm->name, n);
+            report(bench, name, fanout_ns / n / floor, "x", has_goal ? 4 : 0);
+        }
+    }
+}
+
+/* A bare wait: one timerfd, one blocking read, nothing else. */
+static double bare_wait_ns(int timerfd, int64_t delay_ns)
+{
+    int64_t start_ns = clock_monotonic_ns();
+    int64_t until_ns = start_ns + delay_ns;
+    struct itimerspec when = {.it_value = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S}};
+    uint64_t ticks;
+    if (timerfd_settime(timerfd, TFD_TIMER_ABSTIME, &when, NULL) != 0 ||
+        read(timerfd, &ticks, sizeof(ticks)) != sizeof(ticks))
+        die(strerror(errno));
+    return (double)(clock_monotonic_ns() - start_ns);
+}
+
+struct wait_goal {
+    const char *arm;
+    uint32_t fanout;
+    int64_t delay_ns;
+    int rounds;
+    double wall_limit_x, cpu_limit_ns;
+};
+
+static void bench_waits(struct bench *bench, const struct wait_goal *goal, int timerfd)
+{
+    char name[80];
+    double *wall = memory_zeroed((size_t)goal->rounds, sizeof(double));
+    double *cpu = memory_zeroed((size_t)goal->rounds, sizeof(double));
+    double *bare = memory_zeroed((size_t)goal->rounds, sizeof(double));
+    struct cell cell = cell_open(bench, goal->arm, "sleep", goal->fanout, goal->delay_ns, SLEEP_TIMERFD);
+    cell_run(bench, &cell, 2);
+    runtime_waits_clear(&bench->runtime);
+    for (int r = 0; r < goal->rounds; r++) {
+        bare[r] = bare_wait_ns(timerfd, goal->delay_ns);
+        int64_t wall_ns = clock_monotonic_ns(), cpu_ns = clock_thread_cpu_ns();
+        cell_run(bench, &cell, 1);
+        cpu[r] = (double)(clock_thread_cpu_ns() - cpu_ns);
+        wall[r] = (double)(clock_monotonic_ns() - wall_ns);
+    }
+    size_t n = (size_t)goal->rounds;
+    double delay_ms = (double)goal->delay_ns / NS_PER_MS;
+    double bare_ns = median(bare, n), wall_ns = median(wall, n);
+    (void)snprintf(name, sizeof(name), "%s %u x %g ms, p50 wall over a bare wait", goal->arm, goal->fanout,
+                   delay_ms);
+    report(bench, name, wall_ns / bare_ns, "x", goal->wall_limit_x);
+    (void)snprintf(name, sizeof(name), "%s %u x %g ms, CPU per child", goal->arm, goal->fanout, delay_ms);
+    report(bench, name, median(cpu, n) / goal->fanout, "ns", goal->cpu_limit_ns);
+    if (bench->runtime.waits.early > 0)
+        die("a wait ended early by the runtime's own count");
+    cell_close(&cell);
+    free(wall);
+    free(cpu);
+    free(bare);
+}
+
+/* A child that times its own wait with its own clock reads. */
+struct watched {
+    struct coro coro;
+    struct sleep sleep;
+    int64_t start_ns, delay_ns;
+    uint64_t *early;
+};
+
+static enum step watched_resume(struct coro *coro, struct activation *activation)
+{
+    struct watched *self = (struct watched *)(void *)coro;
+    if (activation->wake == WAKE_START) {
+        self->start_ns = clock_monotonic_ns();
+        return sleep_start(&self->sleep, activation, self->delay_ns);
+    }
+    *self->early += clock_monotonic_ns() - self->start_ns < self->delay_ns;
+    return coro_return(activation, OUTCOME_OK, 0);
+}
+
+static void bench_early(struct bench *bench)
+{
+    enum { children = 10000 };
+    struct cell cell = {0};
+    struct error err;
+    struct watched *watched = memory_zeroed(children, sizeof(*watched));
+    uint64_t early = 0, waits = 0;
+    if (fanout_new(children, &cell.fanout, &err) != 0)
+        die(err.text);
+    fanout_bind(cell.fanout, arm_find("gather")->resume);
+    for (uint32_t i = 0; i < children; i++) {
+        watched[i] = (struct watched){.coro.resume = watched_resume, .early = &early};
+        watched[i].delay_ns =
+            NS_PER_MS + (int64_t)(i * 7919u % 4000u) * NS_PER_US; /* 1 to 5 ms, not in order */
+        sleep_init(&watched[i].sleep, NULL);
+        cell.fanout->bodies[i] = &watched[i].coro;
+    }
+    for (; waits < bench->waits_to_check; waits += children)
+        cell_run(bench, &cell, 1);
+    char name[80];
+    (void)snprintf(name, sizeof(name), "waits that ended early, of %llu", (unsigned long long)waits);
+    report(bench, name, (double)early, "", 0.5);
+    cell_close(&cell);
+    free(watched);
+}
+
+static void bench_uv_timer(struct bench *bench)
+{
+    enum { children = 1000, rounds = 9 };
+    double cpu[rounds];
+    struct cell cell = cell_open(bench, "gather", "sleep", children, 5 * NS_PER_MS, SLEEP_UV_TIMER);
+    cell_run(bench, &cell, 2);
+    runtime_waits_clear(&bench->runtime);
+    for (int r = 0; r < rounds; r++) {
+        int64_t cpu_ns = clock_thread_cpu_ns();
+        cell_run(bench, &cell, 1);
+        cpu[r] = (double)(clock_thread_cpu_ns() - cpu_ns);
+    }
+    report(bench, "uv_timer instead: gather 1000 x 5 ms, CPU per child", median(cpu, rounds) / children, "ns",
+           0);
+    report(bench, "uv_timer instead: waits that ended early",
+           100.0 * (double)bench->runtime.waits.early / (double)bench->runtime.waits.count, "%", 0);
+    cell_close(&cell);
+}
+
+static void parse(int argc, char **argv, struct bench *bench)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            bench->json = true;
+        else if (strcmp(argv[i], "--waits") == 0 && i + 1 < argc)
+            bench->waits_to_check = strtoull(argv[++i], NULL, 10);
+        else
+            die("usage: arms [--json] [--waits N]");
+    }
+}
+
+static void pin_here(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)sched_getcpu(), &set);
+    (void)sched_setaffinity(0, sizeof(set), &set);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct wait_goal goals[] = {
+        {"gather", 40, 10 * NS_PER_MS, 41, 1.02, 0},      {"taskgroup", 40, 10 * NS_PER_MS, 41, 1.02, 0},
+        {"gather", 1000, 5 * NS_PER_MS, 41, 0, 200},      {"gather", 10000, 5 * NS_PER_MS, 41, 1.10, 0},
+        {"taskgroup", 10000, 5 * NS_PER_MS, 41, 1.10, 0},
+    };
+    struct bench bench = {.waits_to_check = 1000000};
+    struct error err;
+    parse(argc, argv, &bench);
+    pin_here();
+    if (uv_loop_init(&bench.loop) != 0 || runtime_init(&bench.runtime, &bench.loop, &err) != 0)
+        die("no loop");
+    int timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    if (timerfd < 0)
+        die(strerror(errno));
+    bench_no_wait(&bench);
+    for (size_t g = 0; g < sizeof(goals) / sizeof(goals[0]); g++)
+        bench_waits(&bench, &goals[g], timerfd);
+    bench_early(&bench);
+    bench_uv_timer(&bench);
+    if (bench.json)
+        printf("\n]\n");
+    close(timerfd);
+    runtime_release(&bench.runtime);
+    (void)uv_run(&bench.loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&bench.loop) == 0 ? 0 : 1;
+}
