@@ -78,7 +78,7 @@ static bool refuse_word(const struct reading *reading)
     char words[512];
     const char *text = reading->node->text;
     const struct sweep_word *known = reading->key->words;
-    const char *nearest = sweep_nearest_word(known, text);
+    const char *nearest = sweep_mistakes_full(reading->mistakes) ? NULL : sweep_nearest_word(known, text);
     if (nearest)
         sweep_mistake(reading->mistakes, reading->node->mark, "'%s' cannot be '%.40s', did you mean '%s'?",
                       reading->subject, text, nearest);
@@ -365,7 +365,7 @@ static bool read_values(const struct reading *reading, struct sweep_values *ret)
 static void refuse_key(const struct sweep_map_type *type, const struct sweep_item *item,
                        struct sweep_mistakes *mistakes)
 {
-    const char *nearest = sweep_nearest_key(type, item->key);
+    const char *nearest = sweep_mistakes_full(mistakes) ? NULL : sweep_nearest_key(type, item->key);
     if (nearest)
         sweep_mistake(mistakes, item->key_mark, "unknown key '%.40s', did you mean '%s'?", item->key,
                       nearest);
@@ -579,7 +579,7 @@ int sweep_parse(const char *name, const char *text, size_t size, struct sweep_se
         take_facts(sweep, source);
         (void)sweep_check(sweep, mistakes);
     }
-    if (mistakes->count > before) {
+    if (mistakes->count > before || !sweep->top) {
         sweep_free(sweep);
         return -1;
     }

@@ -114,6 +114,8 @@ static void check_own_job(struct checker *checker, const struct sweep_entry *ent
 {
     struct sweep_values runtimes = values_of(entry, SWEEP_RUNTIMES);
     size_t have = 0;
+    if (runtimes.count == 0)
+        return;
     for (size_t i = 0; i < runtimes.count; i++)
         have += runtime_has_job(&runtimes.at[i], entry->job);
     const struct sweep_word *words = sweep_job_type.keys[SWEEP_JOB_KIND].words;

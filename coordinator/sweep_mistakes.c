@@ -30,21 +30,44 @@ static size_t number_of_source(struct sweep_mistakes *list, const char *source)
     return list->source_count;
 }
 
+bool sweep_mistakes_full(const struct sweep_mistakes *list)
+{
+    return list->kept >= SWEEP_MAX_MISTAKES;
+}
+
+static bool is_known(const struct sweep_mistakes *list, const struct sweep_mistake *mistake)
+{
+    for (size_t i = 0; i < list->kept; i++) {
+        const struct sweep_mistake *other = &list->at[i];
+        if (other->line == mistake->line && other->column == mistake->column &&
+            other->source == mistake->source && strcmp(other->text, mistake->text) == 0)
+            return true;
+    }
+    return false;
+}
+
 void sweep_mistake(struct sweep_mistakes *list, struct sweep_mark mark, const char *fmt, ...)
 {
-    if (list->count++ >= SWEEP_MAX_MISTAKES)
+    list->count++;
+    if (sweep_mistakes_full(list)) {
+        list->dropped++;
         return;
+    }
     char text[512];
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     without_controls(text);
+    struct sweep_mistake mistake = {.source = number_of_source(list, mark.source),
+                                    .line = mark.line,
+                                    .column = mark.column,
+                                    .text = text};
+    if (is_known(list, &mistake)) /* a default at the top that is wrong for several entries */
+        return;
+    mistake.text = memory_text(text);
     list->at = memory_resized(list->at, list->kept + 1, sizeof *list->at);
-    list->at[list->kept++] = (struct sweep_mistake){.source = number_of_source(list, mark.source),
-                                                    .line = mark.line,
-                                                    .column = mark.column,
-                                                    .text = memory_text(text)};
+    list->at[list->kept++] = mistake;
 }
 
 static int by_place(const void *left, const void *right, void *context)
@@ -85,8 +108,8 @@ char *sweep_mistakes_text(struct sweep_mistakes *list)
             (void)fputc('\n', out);
         print_mistake(out, list, &list->at[order[i]]);
     }
-    if (list->count > list->kept)
-        (void)fprintf(out, "\n%zu more mistakes", list->count - list->kept);
+    if (list->dropped > 0)
+        (void)fprintf(out, "\n%zu more mistakes", list->dropped);
     (void)fclose(out);
     return text;
 }

@@ -6,6 +6,7 @@
 #ifndef COREFAN_COORDINATOR_SWEEP_MISTAKES_H
 #define COREFAN_COORDINATOR_SWEEP_MISTAKES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define SWEEP_MAX_MISTAKES 1000 /* kept; what comes on top is only counted */
@@ -25,14 +26,19 @@ struct sweep_mistake {
 
 struct sweep_mistakes {
     struct sweep_mistake *at;
-    size_t kept, count;
+    size_t kept;
+    size_t count;   /* ever told, repeats among them: 0 = all is well */
+    size_t dropped; /* not kept for lack of room */
     char **sources;
     size_t source_count;
 };
 
-/* Adds one; control characters in the text are shown as '?'. */
+/* Adds one, unless the same stands there already; control characters in the text are shown as '?'. */
 void sweep_mistake(struct sweep_mistakes *list, struct sweep_mark mark, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* No further one will be kept: whoever words them can save the effort. */
+bool sweep_mistakes_full(const struct sweep_mistakes *list);
 
 /* "lab.yaml:7:3: unknown key 'fanouts', did you mean 'fanout'?", one line each, joined by '\n', without a last
  * one, in the order of the file; sources in the order in which they were first named.  free() it. */
