@@ -166,11 +166,12 @@ static char *make_key(const struct draft *draft)
 static char *make_title(const struct draft *draft)
 {
     char delay[32] = "";
+    char fanout[32];
     if (draft->chosen[SWEEP_DELAY])
         (void)units_exact_duration(delay, sizeof delay, draft->chosen[SWEEP_DELAY]->integer);
-    char *head = memory_format("%lld x %s%s%s, %lld %s", (long long)draft->chosen[SWEEP_FANOUT]->integer,
-                               delay, delay[0] ? " " : "", draft->entry->job, (long long)draft->cores,
-                               draft->cores == 1 ? "core" : "cores");
+    (void)units_format_count(fanout, sizeof fanout, draft->chosen[SWEEP_FANOUT]->integer);
+    char *head = memory_format("%s x %s%s%s, %lld %s", fanout, delay, delay[0] ? " " : "", draft->entry->job,
+                               (long long)draft->cores, draft->cores == 1 ? "core" : "cores");
     return with_further_keys(draft, head, ", ", " ");
 }
 
