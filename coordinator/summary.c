@@ -122,11 +122,6 @@ static bool same_cpu(const struct wire_hello *a, const struct wire_hello *b)
     return same_host(a, b) && a->cpu == b->cpu && a->cpu != WIRE_NULL;
 }
 
-static bool same_label(const struct wire_hello *a, const struct wire_hello *b)
-{
-    return strcmp(a->label, b->label) == 0;
-}
-
 static void fill_workers(const struct store_run *run, struct summary *summary)
 {
     summary->worker_count = run->worker_count;
@@ -136,7 +131,6 @@ static void fill_workers(const struct store_run *run, struct summary *summary)
         const struct wire_hello *hello = &run->workers[i].hello;
         fill_worker(&run->workers[i], &summary->workers[i]);
         summary->host_count += !seen_before(run, i, same_host);
-        summary->runtime_count += !seen_before(run, i, same_label);
         if (seen_before(run, i, same_cpu))
             continue; /* a worker that took a lost one's place, or another runtime's on the same core */
         summary->cores_measured++;
@@ -171,6 +165,7 @@ static void note_in_group(const struct summary_cell *cell, struct summary_group 
     group->waits = group->waits || cell->job_waits;
     group->may_fail = group->may_fail || cell->may_fail;
     group->complete = group->complete && !incomplete;
+    group->measured = group->measured || cell->rounds + cell->rounds_broken > 0;
 }
 
 static void note_in_run(const struct summary_cell *cell, struct summary *summary)
@@ -226,6 +221,7 @@ static int fill_group(struct store *store, const struct store_group *from, struc
                                     .title = from->title,
                                     .reason = from->reason,
                                     .complete = true,
+                                    .attempts = from->attempts,
                                     .rounds = from->blocks,
                                     .cells = memory_zeroed(of.count + 1, sizeof *group->cells)};
     for (size_t i = 0; result == 0 && i < count; i++) {
@@ -274,6 +270,18 @@ static int fill_groups(struct store *store, const struct store_run *run, struct 
     return 0;
 }
 
+static void count_runtimes(struct summary *summary)
+{
+    scoped_free const char **seen = memory_zeroed(summary->cell_count + 1, sizeof *seen);
+    for (size_t i = 0; i < summary->cell_count; i++) {
+        int64_t at = 0;
+        while (at < summary->runtime_count && strcmp(seen[at], summary->cells[i].runtime) != 0)
+            at++;
+        if (at == summary->runtime_count)
+            seen[summary->runtime_count++] = summary->cells[i].runtime;
+    }
+}
+
 /* ---- the whole ---- */
 
 int summary_build(struct store *store, struct summary **ret, struct error *err)
@@ -285,6 +293,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
         return -1;
     }
     fill_workers(summary->source, summary);
+    count_runtimes(summary);
     summary_fill_efficiency(summary);
     summary_find(summary);
     *ret = summary;

@@ -123,9 +123,10 @@ struct summary_cell {
 struct summary_group {
     int64_t number;
     const char *title;
-    const char *reason;   /* of its failure or last void attempt; NULL without */
-    bool waits, may_fail; /* some cell of it does */
-    bool complete;
+    const char *reason;      /* of its failure or last void attempt; NULL without */
+    bool waits, may_fail;    /* some cell of it does */
+    bool complete, measured; /* every cell has all its rounds; some cell has some */
+    int64_t attempts;
     int64_t rounds;  /* planned, per worker */
     double ci_level; /* of its medians; 0 when they differ or there are none */
     size_t *cells;   /* indexes into summary->cells */

@@ -163,9 +163,17 @@ static uint64_t bootstrap_seed(const struct cell_context *context)
     return rng_next(&rng);
 }
 
+/* A cell against itself. */
 static struct stats_estimate exactly_one(int64_t n)
 {
-    return (struct stats_estimate){.known = true, .value = 1, .n = n, .why = "by_definition"};
+    return (struct stats_estimate){.known = true,
+                                   .bounded = true,
+                                   .value = 1,
+                                   .n = n,
+                                   .ci_lo = 1,
+                                   .ci_hi = 1,
+                                   .ci_level = 1,
+                                   .ci_method = "exact"};
 }
 
 /* Both cells against the sequential one.  The value is the ratio of the headline p50s; only its bounds need pairs. */

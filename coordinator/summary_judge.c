@@ -143,8 +143,9 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
          cpu_drifts = cell->flags >> SUMMARY_FLAG_DRIFT_CPU & 1;
     worsen(cell, is_noisy(cell), SUMMARY_NOISY, noisy_reason(cell));
     worsen(cell, wall_drifts || cpu_drifts, SUMMARY_DRIFT,
-           memory_format("%s%s%s follow the order of the rounds", wall_drifts ? "wall" : "",
-                         wall_drifts && cpu_drifts ? " and " : "", cpu_drifts ? "CPU" : ""));
+           memory_format("%s the order of the rounds", wall_drifts && cpu_drifts ? "wall and CPU follow"
+                                                       : wall_drifts             ? "wall follows"
+                                                                                 : "CPU follows"));
     worsen(cell, cell->cpu_net_ns.known && cell->cpu_net_ns.value <= 0, SUMMARY_BELOW_FLOOR,
            memory_text("no more CPU than the harness alone"));
 }

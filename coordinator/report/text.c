@@ -33,18 +33,23 @@ static void add(struct line *line, const char *fmt, ...)
             line->text[i] = '?';
 }
 
-/* Breaks at spaces; what follows the first line is set in by two columns. */
+/* Where a line of at most `room` columns ends: at a space, but never between a figure and its unit. */
+static size_t find_break(const char *text, size_t room)
+{
+    for (size_t end = room; end > 1; end--)
+        if (text[end] == ' ' && !(text[end - 1] >= '0' && text[end - 1] <= '9'))
+            return end;
+    return room;
+}
+
+/* What follows the first line is set in by two columns. */
 static void print_wrapped(FILE *out, struct line *line)
 {
     const char *rest = line->text;
     size_t indent = 0;
     for (;;) {
-        size_t room = PAGE_COLUMNS - indent, left = strlen(rest), end = left;
-        if (left > room) {
-            for (end = room; end > 0 && rest[end] != ' ';)
-                end--;
-            end = end ? end : room;
-        }
+        size_t room = PAGE_COLUMNS - indent, left = strlen(rest);
+        size_t end = left > room ? find_break(rest, room) : left;
         (void)fprintf(out, "%*s%.*s\n", (int)indent, "", (int)end, rest);
         rest += end + strspn(rest + end, " ");
         if (!*rest)
@@ -145,7 +150,7 @@ static void tell_error(struct line *line, const struct summary_cell *cell)
 {
     char when[FIGURE_BYTES], running[FIGURE_BYTES];
     if (!cell->time_to_error_ns.known)
-        add(line, "never");
+        add(line, "never as an error (it returns after %s)", duration(when, true, cell->wall_ns.p50.value));
     else
         add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
             count(running, &cell->orphans));
@@ -408,23 +413,37 @@ static void print_rows(FILE *out, const struct summary *summary, const struct su
     }
 }
 
-/* Why a verdict is not ok, and the clean p50 beside the headline. */
+static void print_reason(FILE *out, const struct summary *summary, const struct summary_cell *cell)
+{
+    struct line line = {.length = 0};
+    char clean[FIGURE_BYTES];
+    bool named = summary->runtime_count > 1;
+    add(&line, "  %s%s%s, %s: %s", named ? cell->runtime : "", named ? " " : "", cell->arm,
+        summary_verdict_name(cell->verdict), cell->verdict_reason);
+    if (cell->rounds_flagged > 0 && cell->wall_ns.clean_p50.known)
+        add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
+            duration(clean, true, cell->wall_ns.clean_p50.value));
+    print_wrapped(out, &line);
+}
+
+/* Why verdicts are not ok, with the clean p50 beside the headline, and why there was more than one attempt. */
 static void print_reasons(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
-    char clean[FIGURE_BYTES];
-    for (size_t i = 0; i < group->cell_count; i++) {
-        const struct summary_cell *cell = &summary->cells[group->cells[i]];
-        struct line line = {.length = 0};
-        if (!cell->verdict_reason)
-            continue;
-        add(&line, "  %s%s%s is %s: %s", summary->runtime_count > 1 ? cell->runtime : "",
-            summary->runtime_count > 1 ? " " : "", cell->arm, summary_verdict_name(cell->verdict),
-            cell->verdict_reason);
-        if (cell->rounds_flagged > 0 && cell->wall_ns.clean_p50.known)
-            add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
-                duration(clean, true, cell->wall_ns.clean_p50.value));
+    struct line line = {.length = 0};
+    for (size_t i = 0; i < group->cell_count; i++)
+        if (summary->cells[group->cells[i]].verdict_reason)
+            print_reason(out, summary, &summary->cells[group->cells[i]]);
+    if (group->attempts > 1 && group->reason) {
+        add(&line, "  attempt %lld counts; the one before: %s", (long long)group->attempts, group->reason);
         print_wrapped(out, &line);
     }
+}
+
+static void print_not_measured(FILE *out, const struct summary_group *group)
+{
+    struct line line = {.length = 0};
+    add(&line, "  not measured%s%s", group->reason ? ": " : "", group->reason ? group->reason : "");
+    print_wrapped(out, &line);
 }
 
 static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
@@ -435,6 +454,10 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         add(&line, ", intervals at %.1f %%", group->ci_level * 100);
     (void)fputc('\n', out);
     print_wrapped(out, &line);
+    if (!group->measured) {
+        print_not_measured(out, group);
+        return;
+    }
     print_rows(out, summary, group, group->waits ? wait_columns : no_wait_columns);
     if (group->may_fail) {
         (void)fputs("when children fail:\n", out);
@@ -450,7 +473,7 @@ static void print_scaling(FILE *out, const struct summary *summary)
     char efficiency[FIGURE_BYTES], skew[FIGURE_BYTES], overlap[FIGURE_BYTES], rate[FIGURE_BYTES];
     if (summary->scaling_count == 0)
         return;
-    (void)fprintf(out, "\nSeveral cores against one\n%-54s%6s%12s%10s%10s%8s\n", "", "cores", "per s",
+    (void)fprintf(out, "\nSeveral cores against one\n%-52s%6s%12s%12s%10s%8s\n", "", "cores", "per s",
                   "efficiency", "skew", "overlap");
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_scaling *row = &summary->scaling[i];
@@ -458,7 +481,7 @@ static void print_scaling(FILE *out, const struct summary *summary)
         struct line line = {.length = 0}, label = {.length = 0};
         add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
             summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
-        add(&line, "%-54.54s%6lld%12s%10s%10s%8s", label.text, (long long)cell->cores,
+        add(&line, "%-52.52s%6lld%12s%12s%10s%8s", label.text, (long long)cell->cores,
             count(rate, &cell->throughput_per_s),
             ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
             duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),

@@ -1,0 +1,183 @@
+#!/usr/bin/python3
+"""Reports of stores with fixed values: byte for byte what lies here, and true to the contract.
+
+check_golden.py MAKE_RUN SHOW_RUN [--update]
+"""
+import csv
+import io
+import json
+import math
+import pathlib
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks")
+KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json")}
+SUFFIX = {"text": "txt", "json": "json", "csv": "csv"}
+MISTAKES = []
+
+
+def expect(condition, text):
+    if not condition:
+        MISTAKES.append(text)
+
+
+def no_constant(name):
+    raise ValueError(f"{name} in JSON")
+
+
+def close(a, b, tolerance=1e-6):
+    return math.isclose(a, b, rel_tol=tolerance, abs_tol=0.0011)
+
+
+def check_nulls(node, where):
+    """Every null has its reason, every reason its null."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if value is None:
+                expect(isinstance(node.get(key + "_null_reason"), str), f"{where}.{key}: null without a reason")
+            if key.endswith("_null_reason"):
+                expect(node.get(key.removesuffix("_null_reason"), 0) is None, f"{where}.{key}: reason without a null")
+            check_nulls(value, f"{where}.{key}")
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            check_nulls(value, f"{where}[{index}]")
+
+
+def check_estimate(estimate, where):
+    if estimate is None or estimate["ci_lo"] is None:
+        return
+    expect(set(estimate) >= {"value", "n", "ci_lo", "ci_hi", "ci_level", "ci_method"}, f"{where}: keys")
+    expect(estimate["ci_lo"] <= estimate["value"] <= estimate["ci_hi"], f"{where}: value outside its interval")
+    expect(0 < estimate["ci_level"] <= 1, f"{where}: level")
+
+
+def check_distribution(spread, rounds, where):
+    """Against a computation of its own from the raw rounds of run.db."""
+    values = [value for value, _ in rounds]
+    clean = [value for value, flagged in rounds if not flagged]
+    expect(close(spread["p50"]["value"], statistics.median(values)), f"{where}: p50")
+    if clean:
+        expect(close(spread["clean_p50"]["value"], statistics.median(clean)), f"{where}: clean_p50")
+    expect(close(spread["mean"], statistics.fmean(values)), f"{where}: mean")
+    expect(close(spread["min"], min(values)) and close(spread["max"], max(values)), f"{where}: min, max")
+    if len(values) > 1:
+        expect(close(spread["stddev"], statistics.stdev(values), 1e-4), f"{where}: stddev")
+    expect(spread["p50"]["n"] == len(values), f"{where}: n")
+    order = [spread["min"], spread["p50"]["value"], spread.get("p90"), spread.get("p99"), spread["max"]]
+    order = [value for value in order if value is not None]
+    expect(order == sorted(order), f"{where}: percentiles out of order {order}")
+    if "p99" in spread:
+        expect((spread["p99"] is None) == (len(values) < 368), f"{where}: p99 with {len(values)} values")
+    check_estimate(spread["p50"], f"{where}.p50")
+
+
+def raw_rounds(db, cell_id):
+    """(wall, cpu, flagged) per fan-out of the rounds that count."""
+    rows = db.execute(
+        "select 1.0 * wall_ns / fanouts, 1.0 * cpu_ns / fanouts,"
+        " runq_ns > max(20000, wall_ns / 100) or cpu_start <> cpu_end or faults_minor > 0 or faults_major > 0"
+        " from counted_rounds join cells on cells.number = cell where id = ? and error is null and not harness",
+        (cell_id,))
+    return rows.fetchall()
+
+
+def check_cell(cell, db):
+    where = cell["id"]
+    rounds = raw_rounds(db, cell["id"])
+    expect(cell["rounds"] == len(rounds), f"{where}: rounds")
+    expect(cell["rounds_flagged"] == sum(1 for row in rounds if row[2]), f"{where}: flagged")
+    whole = cell["rounds"] + cell["rounds_broken"] == cell["rounds_planned"]
+    expect(("incomplete" in cell["flags"]) != whole, f"{where}: incomplete")
+    for name in ("speedup_x", "speedup_block_x", "cpu_net_ns", "cpu_over_sequential_x", "ceiling_per_s_core"):
+        check_estimate(cell[name], f"{where}.{name}")
+    if not rounds:
+        expect(cell["wall_ns"] is None and cell["cpu_ns"] is None and cell["verdict"] == "invalid", f"{where}: empty")
+        return
+    check_distribution(cell["wall_ns"], [(row[0], row[2]) for row in rounds], f"{where}.wall_ns")
+    check_distribution(cell["cpu_ns"], [(row[1], row[2]) for row in rounds], f"{where}.cpu_ns")
+    expect(sum(worker["n"] for worker in cell["workers"]) == cell["rounds"], f"{where}: rounds of workers")
+    parts = sum(worker["throughput_per_s"] for worker in cell["workers"])
+    expect(close(cell["throughput_per_s"], parts), f"{where}: throughput is not the sum of its parts")
+    expect(close(cell["throughput_per_s"], cell["throughput_per_s_core"] * cell["cores"]), f"{where}: per core")
+    if cell["ideal_wall_ns"]:
+        expect(close(cell["over_ideal_x"], cell["wall_ns"]["p50"]["value"] / cell["ideal_wall_ns"]), f"{where}: ideal")
+
+
+def check_speedups(cells):
+    for cell in cells:
+        slow = [other for other in cells if other["arm"] == "sequential" and other["wall_ns"] and all(
+            other[key] == cell[key] for key in ("runtime", "job", "fanout", "delay_ns", "cores"))]
+        if not slow:
+            expect(cell["speedup_x"] is None, f"{cell['id']}: speedup without a sequential arm")
+        elif cell["wall_ns"] and cell["rounds_broken"] == 0:
+            wanted = slow[0]["wall_ns"]["p50"]["value"] / cell["wall_ns"]["p50"]["value"]
+            expect(close(cell["speedup_x"]["value"], wanted, 1e-5), f"{cell['id']}: speedup")
+
+
+def check_json(text, db):
+    summary = json.loads(text, parse_constant=no_constant)
+    check_nulls(summary, "summary")
+    for cell in summary["cells"]:
+        check_cell(cell, db)
+    check_speedups([cell for cell in summary["cells"] if "time_to_error_ns" not in cell])
+    run = summary["run"]
+    for total in ("rounds", "rounds_flagged", "rounds_broken"):
+        expect(run[total] == sum(cell[total] for cell in summary["cells"]), f"run.{total} is not the sum of its parts")
+    return summary
+
+
+def check_text(text):
+    for line in text.splitlines():
+        expect(len(line) <= 100, f"over 100 columns: {line}")
+    expect(text.isascii() and text.isprintable() or all(c == "\n" or " " <= c <= "~" for c in text), "not plain ASCII")
+    expect("nan" not in text.lower() and "inf " not in text.lower(), "nan or inf in the text")
+    heading = min((text.index(line) for line in text.splitlines() if line.strip().startswith("p50 wall")), default=None)
+    expect(heading is None or text.index("Measured on") < heading, "a table before the words")
+
+
+def check_csv(text, summary):
+    rows = list(csv.DictReader(io.StringIO(text)))
+    expect(len(rows) == len(summary["cells"]), "csv: one row per cell")
+    for row, cell in zip(rows, summary["cells"]):
+        expect(row["id"] == cell["id"] and None not in row and None not in row.values(), f"csv: {cell['id']}")
+        wall = cell["wall_ns"]["p50"]["value"] if cell["wall_ns"] else ""
+        expect(row["wall_p50_ns"] == "" if wall == "" else close(float(row["wall_p50_ns"]), wall), f"csv wall: {row['id']}")
+
+
+def show(program, run, form):
+    return subprocess.run([program, run, form], capture_output=True, text=True, check=True).stdout
+
+
+def compare(scenario, form, text, update):
+    path = HERE / f"{scenario}.{SUFFIX[form]}"
+    if update:
+        path.write_text(text)
+    expect(path.read_text() == text, f"{path.name}: other bytes than before (--update after you looked at them)")
+
+
+def main():
+    make, program, update = sys.argv[1], sys.argv[2], "--update" in sys.argv
+    with tempfile.TemporaryDirectory(prefix="corefan-golden-") as scratch:
+        for scenario in SCENARIOS:
+            run = f"{scratch}/{scenario}"
+            subprocess.run([make, run, scenario], check=True)
+            texts = {form: show(program, run, form) for form in SUFFIX}
+            for form in SUFFIX:
+                expect(show(program, run, form) == texts[form], f"{scenario}: {form} differs the second time")
+            with sqlite3.connect(f"file:{run}/run.db?mode=ro", uri=True) as db:
+                summary = check_json(texts["json"], db)
+            check_text(texts["text"])
+            check_csv(texts["csv"], summary)
+            for form in KEPT.get(scenario, ()):
+                compare(scenario, form, texts[form], update)
+    print("\n".join(MISTAKES) if MISTAKES else "reports are as they were, and true to the contract")
+    return 1 if MISTAKES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
