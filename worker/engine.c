@@ -35,7 +35,7 @@ struct engine {
     struct noise noise;
     struct error start_error;
     bool broken;
-    sem_t started, beat_done;
+    sem_t started, beat_done, finished;
     /* shared */
     struct queue inward, outward;
     atomic_uint_fast64_t generation; /* of what is wanted now */
@@ -95,18 +95,24 @@ static bool is_stale(const struct engine *engine)
     return engine->working_for != atomic_load(&engine->generation);
 }
 
+static bool wait_at_most(sem_t *semaphore, int64_t patience_ns)
+{
+    int64_t until_ns = clock_monotonic_ns() + patience_ns;
+    struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    int rc;
+    do
+        rc = sem_clockwait(semaphore, CLOCK_MONOTONIC, &until);
+    while (rc < 0 && errno == EINTR);
+    return rc == 0;
+}
+
 /* Lets the session thread have the CPU that both live on, until its frame is out. */
 static void hold_still(struct engine *engine, int64_t interval_ns)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 50 * NS_PER_MS;
-    until.tv_sec += until.tv_nsec / NS_PER_S;
-    until.tv_nsec %= NS_PER_S;
     while (sem_trywait(&engine->beat_done) == 0) /* of a beat that came too late */
         continue;
     post(engine, report_new(engine, REPORT_BEAT, WIRE_NULL, WIRE_NULL));
-    (void)sem_clockwait(&engine->beat_done, CLOCK_MONOTONIC, &until);
+    (void)wait_at_most(&engine->beat_done, 50 * NS_PER_MS);
     (void)noise_sleep_until(clock_monotonic_ns() + NS_PER_MS);
     engine->next_beat_ns = clock_monotonic_ns() + interval_ns;
 }
@@ -272,6 +278,7 @@ static void *engine_main(void *argument)
     drop_slice(engine);
     counters_close(&engine->counters);
     close_loop(engine);
+    (void)sem_post(&engine->finished);
     return NULL;
 }
 
@@ -295,6 +302,7 @@ static void release(struct engine *engine)
     queue_release(&engine->outward, dispose_report);
     (void)sem_destroy(&engine->started);
     (void)sem_destroy(&engine->beat_done);
+    (void)sem_destroy(&engine->finished);
     (void)close(engine->bell);
     free(engine);
 }
@@ -324,6 +332,7 @@ int engine_start(int64_t cpu, struct engine **ret, struct error *err)
     engine->bell = bell;
     (void)sem_init(&engine->started, 0, 0);
     (void)sem_init(&engine->beat_done, 0, 0);
+    (void)sem_init(&engine->finished, 0, 0);
     queue_init(&engine->inward, ring_engine, engine);
     queue_init(&engine->outward, ring_session, engine);
     if (start_thread(engine, err) < 0) {
@@ -344,18 +353,14 @@ static struct order *order_new(const struct engine *engine, enum order_kind kind
 
 bool engine_stop(struct engine *engine, int64_t patience_ns)
 {
-    struct timespec until;
     if (!engine)
         return true;
     engine_cancel(engine);
     queue_push(&engine->inward, &order_new(engine, ORDER_QUIT)->item);
     (void)sem_post(&engine->beat_done);
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += patience_ns % NS_PER_S;
-    until.tv_sec += patience_ns / NS_PER_S + until.tv_nsec / NS_PER_S;
-    until.tv_nsec %= NS_PER_S;
-    if (pthread_clockjoin_np(engine->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
+    if (!wait_at_most(&engine->finished, patience_ns))
         return false;
+    (void)pthread_join(engine->thread, NULL);
     release(engine);
     return true;
 }

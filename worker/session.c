@@ -384,12 +384,13 @@ static bool says_reject(const struct wire_bytes *frame)
 
 static void refuse_frame(struct session *session, const struct wire_bytes *frame, struct error *why)
 {
+    bool foreign = frame && is_foreign(session, frame);
     clean(why->text);
-    if (session->refused_frames++ == 0)
+    if (session->refused_frames++ == 0 && !foreign)
         log_line(LOG_WARNING, "refused a frame of the coordinator: %s (further ones are counted)", why->text);
     if (!frame || !says_reject(frame)) /* a reject is never answered */
         send_reject(session, why->text);
-    if (frame && is_foreign(session, frame))
+    if (foreign)
         end_badly(session);
 }
 

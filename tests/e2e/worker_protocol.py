@@ -204,7 +204,7 @@ class Registration(Protocol):
         worker = self.launch()
         self.coordinator.expect("hello", timeout=20)
         self.coordinator.send("welcome", version=(7, 3), worker=0, run="x", heartbeat_ns=SECOND)
-        self.ends(worker, 2, "7.3", "1.0")
+        self.assertEqual(len(self.ends(worker, 2, "7.3", "1.0")), 1)
         self.assertIn("7.3", self.coordinator.expect("reject")["reason"])
 
     def test_another_minor_and_unknown_keys_are_fine(self):
@@ -518,8 +518,7 @@ class Reconnections(Protocol):
     def test_it_does_not_wait_for_ever(self):
         if not self.takes("--patience"):
             self.skipTest("has no --patience")
-        worker = self.launch("--patience", "700ms")
-        self.coordinator.welcome()
+        worker = self.registered("--patience", "700ms")
         self.coordinator.lose()
         self.ends(worker, 1, "lost the coordinator", self.coordinator.endpoint, timeout=5)
 
