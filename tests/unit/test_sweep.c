@@ -558,9 +558,9 @@ static void test_suggestions(void **state)
 {
     (void)state;
     static const char *const table[][2] = {
-        {"fanouts", "fanout"}, {"fan-out", "fanout"}, {"faonut", "fanout"}, {"delays", "delay"},
-        {"arm", "arms"},       {"cors", "cores"},     {"round", "rounds"},  {"gc", "gc"},
-        {"timout", "timeout"}, {"xyz", NULL},         {"", NULL},           {"concurrency", NULL},
+        {"fanouts", "fanout"},  {"fan-out", "fanout"}, {"faonut", "fanout"}, {"delays", "delay"},
+        {"arm", "arms"},        {"cors", "cores"},     {"round", "rounds"},  {"gc", "gc"},
+        {"timeuot", "timeout"}, {"xyz", NULL},         {"", NULL},           {"concurrency", NULL},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const char *nearest = sweep_nearest_key(&sweep_top_type, table[i][0]);
