@@ -313,10 +313,14 @@ static const struct field round_fields[] = {
     MAP_OR_NIL(wire_round, latency_intended, &histogram_shape),
 };
 
-#define X(name) +1
-_Static_assert(sizeof round_fields / sizeof round_fields[0] == 3 WIRE_ROUND_INTEGERS(X),
-               "every member of a round has its row");
+enum round_integer {
+#define X(name) ROUND_INTEGER_##name,
+    WIRE_ROUND_INTEGERS(X)
 #undef X
+        ROUND_INTEGER_COUNT
+};
+_Static_assert(sizeof round_fields / sizeof round_fields[0] == ROUND_INTEGER_COUNT + 3,
+               "every member of a round has its row");
 
 /* A round is either measured or says why it is not. */
 static int check_round(const void *of, struct error *err)

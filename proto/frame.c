@@ -78,7 +78,8 @@ static size_t offset(const struct walk *walk)
 
 static int refuse(const struct walk *walk, const char *what)
 {
-    return error_set(walk->err, ERROR_INTERNAL, "byte %zu: %s", offset(walk), what);
+    (void)error_set(walk->err, ERROR_INTERNAL, "byte %zu: %s", offset(walk), what);
+    return -1;
 }
 
 /* The bytes of a UTF-8 sequence that starts with this byte; 0 for a byte that starts none. */
@@ -249,9 +250,9 @@ static int check_count(struct walk *walk, const struct token *token, uint64_t by
     return 0;
 }
 
-static int read_key(struct walk *walk, struct key *keys, size_t known)
+static int read_key(struct walk *walk, struct key *ret)
 {
-    struct token token;
+    struct token token = {0};
     if (read_token(walk, &token) < 0)
         return -1;
     if (token.kind != TOKEN_TEXT)
@@ -259,12 +260,18 @@ static int read_key(struct walk *walk, struct key *keys, size_t known)
     if (check_text(walk, &token,
                    frame_name_fault((const char *)token.text, token.number, FRAME_MAX_KEY_BYTES)) < 0)
         return -1;
-    for (size_t i = 0; i < known; i++)
-        if (keys[i].bytes == token.number && memcmp(keys[i].text, token.text, token.number) == 0)
-            return error_set(walk->err, ERROR_INTERNAL, "byte %zu: key '%.*s' appears twice",
-                             (size_t)(token.text - walk->start), (int)token.number, (const char *)token.text);
-    keys[known] = (struct key){.text = token.text, .bytes = token.number};
+    *ret = (struct key){.text = token.text, .bytes = token.number};
     walk->values++;
+    return 0;
+}
+
+/* Linear in the keys before it, of which there are 127 at most. */
+static int check_new(const struct walk *walk, const struct key *keys, size_t known, const struct key *key)
+{
+    for (size_t i = 0; i < known; i++)
+        if (keys[i].bytes == key->bytes && memcmp(keys[i].text, key->text, key->bytes) == 0)
+            return error_set(walk->err, ERROR_INTERNAL, "byte %zu: key '%.*s' appears twice",
+                             (size_t)(key->text - walk->start), (int)key->bytes, (const char *)key->text);
     return 0;
 }
 
@@ -283,11 +290,13 @@ static int walk_map(struct walk *walk, const struct token *map, unsigned depth)
     if (map->number > FRAME_MAX_MAP_KEYS)
         return refuse(walk, "a map of more than 128 keys");
     for (size_t i = 0; i < map->number; i++) {
-        if (read_key(walk, keys, i) < 0)
+        struct key key = {0};
+        if (read_key(walk, &key) < 0 || check_new(walk, keys, i, &key) < 0)
             return -1;
-        if (depth == 1 && key_is(&keys[i], "type"))
+        keys[i] = key;
+        if (depth == 1 && key_is(&key, "type"))
             walk->type = walk->at;
-        if (depth == 1 && key_is(&keys[i], "v"))
+        if (depth == 1 && key_is(&key, "v"))
             walk->version = walk->at;
         if (walk_value(walk, depth + 1) < 0)
             return -1;
@@ -308,7 +317,7 @@ static int walk_array(struct walk *walk, const struct token *array, unsigned dep
 /* Containers count as levels, the outermost map being level 1. */
 static int walk_value(struct walk *walk, unsigned depth)
 {
-    struct token token;
+    struct token token = {0};
     if (read_token(walk, &token) < 0)
         return -1;
     if (++walk->values > FRAME_MAX_VALUES)
@@ -382,7 +391,7 @@ int frame_walk(const void *data, size_t size, struct frame_head *ret, struct err
     if (walk_value(&walk, 1) < 0)
         return -1;
     if (left(&walk) > 0)
-        return error_set(err, ERROR_INTERNAL, "%zu bytes after the end of the frame", left(&walk));
+        return error_set(err, ERROR_INTERNAL, "byte %zu: the frame goes on after its end", offset(&walk));
     struct frame_head head = {0};
     read_head(&walk, &head);
     *ret = head;

@@ -139,8 +139,8 @@ struct wire_cell {
 struct wire_assign {
     int64_t group;
     int64_t attempt;
-    int64_t lease_ns; /* longest time that the slice may take from go to result */
-    int64_t seed;     /* order of cells in block b: shuffle with stream b of this seed (SPEC.md) */
+    int64_t lease_ns; /* longest time from assign to ready, and from a go to the last part of its result */
+    int64_t seed; /* order of cells in block b: shuffle with stream b of this seed (SPEC.md); any 64 bits */
     int64_t blocks;
     int64_t gang; /* workers that run it at the same time */
     struct wire_cell *cells;
@@ -187,7 +187,8 @@ struct wire_histogram {
     size_t pair_count;
 };
 
-/* One round, every raw value.  Totals are over the `fanouts` fan-outs of the round. */
+/* One round, every raw value.  Totals are over the `fanouts` fan-outs of the round.  start, wall, cpu and fanouts
+ * are nil only where `error` says why. */
 #define WIRE_ROUND_INTEGERS(X)                                                                               \
     X(cell)                                                                                                  \
     X(block)                                                                                                 \
@@ -225,19 +226,18 @@ struct wire_round {
 #define X(name) int64_t name;
     WIRE_ROUND_INTEGERS(X)
 #undef X
-    char *
-        error; /* why this round is not a number (broken structural proof, early wait); nil when it is fine */
+    char *error; /* why this round is not a number (broken proof, early wait); nil when it is fine */
     struct wire_histogram latency;          /* windows: per fan-out from the actual start */
     struct wire_histogram latency_intended; /* open loop: from the intended start */
 };
 
 struct wire_result {
     int64_t group, attempt, go;
-    int64_t part; /* from 0 */
+    int64_t part; /* from 0; all parts of a go are acknowledged after the last one came */
     bool last;    /* the go is done with this part */
     struct wire_round *rounds;
     size_t round_count;
-    char *error; /* the go could not be finished: why; nil otherwise */
+    char *error; /* the go could not be finished: why; nil otherwise.  In the last part only */
 };
 
 struct wire_ack {
