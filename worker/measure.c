@@ -33,17 +33,17 @@ static int refuse_windows(const struct wire_cell *cell, struct error *err)
     return error_set(err, ERROR_USAGE, "windows (clients, rate, duration) are not measured by this worker");
 }
 
-static int share_slab(struct measure *measure, const struct wire_cell *cell, bool with_children,
-                      struct slab **ret, struct error *err)
+static int share_slab(struct measure *measure, const struct wire_cell *cell, struct slab **ret,
+                      struct error *err)
 {
     for (size_t i = 0; i < measure->slab_count; i++) {
-        if (!slab_serves(&measure->slabs[i], cell, with_children))
+        if (!slab_serves(&measure->slabs[i], cell))
             continue;
         *ret = &measure->slabs[i];
         return 0;
     }
     struct slab *slab = &measure->slabs[measure->slab_count];
-    if (slab_open(measure->tools.runtime, cell, with_children, slab, err) < 0)
+    if (slab_open(measure->tools.runtime, cell, slab, err) < 0)
         return -1;
     measure->slab_count++;
     *ret = slab;
@@ -57,7 +57,7 @@ static int open_bench(struct measure *measure, size_t i, struct error *err)
     struct slab *slab;
     if (!arm)
         return error_set(err, ERROR_USAGE, "unknown arm '%s'", cell->arm);
-    if (refuse_windows(cell, err) < 0 || share_slab(measure, cell, !arm->harness, &slab, err) < 0)
+    if (refuse_windows(cell, err) < 0 || share_slab(measure, cell, &slab, err) < 0)
         return -1;
     round_bench_init(&measure->benches[i], measure->tools.runtime, measure->tools.counters, cell, arm, slab);
     return 0;

@@ -29,7 +29,7 @@ const char *proof_judge(const struct wire_cell *cell, bool waits, const struct w
     const char *arm = cell->arm;
     if (round->early > 0 && strcmp(cell->wait, "uv_timer") != 0)
         (void)snprintf(buf, size, "%lld of %lld waits ended before their deadline", (long long)round->early,
-                       (long long)(cell->fanout * round->fanouts));
+                       (long long)cell->fanout * round->fanouts);
     else if (round->max_in_flight < bounds.in_flight_least || round->max_in_flight > bounds.in_flight_most)
         (void)snprintf(buf, size, "%s had %lld of %lld children in flight, not %lld", arm,
                        (long long)round->max_in_flight, (long long)cell->fanout,

@@ -86,10 +86,11 @@ static void book_waits(const struct round_bench *bench, struct wire_round *round
 }
 
 /* Overshoot of those that wait beside children that hold the loop. */
-static void book_stall(const struct slab *slab, struct wire_round *round)
+static void book_stall(const struct round_bench *bench, struct wire_round *round)
 {
+    const struct slab *slab = bench->slab;
     size_t count = 0;
-    if (!slab->cell->stall.present || !slab->overshoots_ns)
+    if (!slab->cell->stall.present || !slab->overshoots_ns || bench->arm->harness)
         return;
     for (uint32_t i = 0; i < (uint32_t)slab->cell->fanout; i++) {
         int64_t overshoot_ns = job_overshoot_ns(slab->children, i);
@@ -105,7 +106,8 @@ static int book_failures(struct round_bench *bench, const struct timing *timing,
 {
     struct fanout *fanout = bench->slab->fanout;
     bool failed = timing->outcome.kind != OUTCOME_OK;
-    if (!failed && !bench->cell->fail.present && bench->cell->timeout_ns == 0)
+    bool may_fail = bench->cell->fail.present || bench->cell->timeout_ns > 0;
+    if (!failed && (!may_fail || bench->arm->harness))
         return 0;
     round->orphans = (int64_t)fanout_in_flight(fanout);
     int64_t cpu_ns = clock_thread_cpu_ns();
@@ -164,7 +166,7 @@ int round_run(struct round_bench *bench, struct rng *chance, struct wire_round *
     if (book_failures(bench, &timing, ret, err) < 0)
         return -1;
     book_waits(bench, ret);
-    book_stall(bench->slab, ret);
+    book_stall(bench, ret);
     judge(bench, &timing, ret);
     return 0;
 }

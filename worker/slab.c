@@ -77,15 +77,14 @@ static int open_rooms(struct slab *slab, struct error *err)
     return 0;
 }
 
-int slab_open(struct runtime *runtime, const struct wire_cell *cell, bool with_children, struct slab *ret,
-              struct error *err)
+int slab_open(struct runtime *runtime, const struct wire_cell *cell, struct slab *ret, struct error *err)
 {
     struct slab slab = {.cell = cell, .job = job_find(cell->job)};
     if (!slab.job)
         return error_set(err, ERROR_USAGE, "unknown job '%s'", cell->job);
     if (fanout_new((uint32_t)cell->fanout, &slab.fanout, err) < 0)
         return -1;
-    if (with_children && (open_children(runtime, &slab, err) < 0 || open_rooms(&slab, err) < 0)) {
+    if (open_children(runtime, &slab, err) < 0 || open_rooms(&slab, err) < 0) {
         slab_close(&slab);
         return -1;
     }
@@ -127,11 +126,11 @@ static bool same_pairs(const struct wire_pairs *a, const struct wire_pairs *b)
     return a->count == b->count;
 }
 
-bool slab_serves(const struct slab *slab, const struct wire_cell *cell, bool with_children)
+bool slab_serves(const struct slab *slab, const struct wire_cell *cell)
 {
     const struct wire_cell *own = slab->cell;
-    return (slab->children != NULL) == with_children && own->fanout == cell->fanout &&
-           strcmp(own->job, cell->job) == 0 && own->delay_ns == cell->delay_ns &&
-           strcmp(own->wait, cell->wait) == 0 && same_fail(&own->fail, &cell->fail) &&
-           same_stall(&own->stall, &cell->stall) && same_pairs(&own->params, &cell->params);
+    return own->fanout == cell->fanout && strcmp(own->job, cell->job) == 0 &&
+           own->delay_ns == cell->delay_ns && strcmp(own->wait, cell->wait) == 0 &&
+           same_fail(&own->fail, &cell->fail) && same_stall(&own->stall, &cell->stall) &&
+           same_pairs(&own->params, &cell->params);
 }

@@ -16,18 +16,17 @@ struct slab {
     const struct wire_cell *cell; /* the first one that asked for it */
     const struct job *job;
     struct fanout *fanout;
-    struct job_children *children; /* NULL for the empty arm, which runs none */
+    struct job_children *children;
     int64_t *overshoots_ns; /* fanout: room for the waits of one round; NULL where children do not wait */
     uint8_t *failing;       /* fanout: which children fail; NULL unless a fraction is drawn per round */
 };
 
-/* cell must outlive the slab.  with_children false: for an arm that runs none.  -1: a job, wait source or
- * value that is not known here, or no memory; *ret untouched. */
-int slab_open(struct runtime *runtime, const struct wire_cell *cell, bool with_children, struct slab *ret,
-              struct error *err);
+/* cell must outlive the slab.  -1: a job, wait source or value that is not known here, or no memory; *ret
+ * untouched. */
+int slab_open(struct runtime *runtime, const struct wire_cell *cell, struct slab *ret, struct error *err);
 void slab_close(struct slab *slab); /* fine on a zeroed slab and twice */
 
 /* Whether a slab made for one cell serves the other. */
-bool slab_serves(const struct slab *slab, const struct wire_cell *cell, bool with_children);
+bool slab_serves(const struct slab *slab, const struct wire_cell *cell);
 
 #endif

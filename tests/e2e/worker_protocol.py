@@ -197,7 +197,7 @@ class Registration(Protocol):
     def test_a_refused_worker_says_why(self):
         worker = self.launch()
         self.coordinator.expect("hello", timeout=20)
-        self.coordinator.send("reject", reason="label 'x' is not\nin the sweep")
+        self.coordinator.send("reject", reason="label 'x' is not\tin the sweep")
         self.ends(worker, 2, "refused", "label 'x' is not?in the sweep")
 
     def test_versions_that_differ_are_both_named(self):
