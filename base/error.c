@@ -36,7 +36,7 @@ int error_prefix(struct error *err, const char *fmt, ...)
 int error_exit_code(enum error_kind kind)
 {
     static const int codes[] = {
-#define X(name, exit_code) [ERROR_##name] = exit_code,
+#define X(name, exit_code) [ERROR_##name] = (exit_code),
         ERROR_KINDS(X)
 #undef X
     };
