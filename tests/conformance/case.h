@@ -28,6 +28,7 @@ struct node {
     struct node *parent; /* NULL for the case itself */
     uint32_t index;      /* among its parent's children */
     struct record record;
+    bool waited; /* by the supervisor of play.c, in this round */
 
     const struct arm *arm; /* NULL: a leaf */
     struct fanout *fanout;

@@ -5,13 +5,17 @@
 
 #include <string.h>
 
-/* Turns that asyncio's host still runs after the last task is done, before it stops: its own bookkeeping. */
-#define TURNS_AFTER_END 3
+struct supervisor {
+    struct call call;
+    bool queued, over;
+    size_t waited, done;
+};
 
 /* The task that awaits the case's arm, and what is written down meanwhile. */
 struct play {
     struct coro coro;
     struct task task;
+    struct supervisor supervisor;
     struct runtime *runtime;
     struct test_case *test_case;
     struct timeout timeout;
@@ -323,23 +327,83 @@ static enum step parent_resume(struct coro *coro, struct activation *activation)
     return coro_return(activation, OUTCOME_OK, 0);
 }
 
-static bool fanouts_done(const struct node *node)
+/* The supervisor: asyncio's host waits, in rounds, for all tasks that it finds, with a callback on each and in a task of its own.
+ * That takes turns of the ready queue in which time stands still; they are taken here too, by calls that do nothing else, so that turns
+ * are counted alike. */
+
+static void queue_supervisor(struct play *play, void (*run)(struct runtime *, struct call *))
 {
-    if (!node->arm)
-        return true;
-    if (fanout_in_flight(node->fanout) > 0)
-        return false;
-    for (uint32_t i = 0; i < node->fanout->count; i++) {
-        if (!fanouts_done(&node->children[i]))
-            return false;
-    }
-    return !node->body || fanouts_done(node->body);
+    play->supervisor.call.run = run;
+    play->supervisor.queued = true;
+    runtime_call_soon(play->runtime, &play->supervisor.call);
 }
 
-static bool all_done(const void *context)
+static struct play *play_of_call(struct call *call)
 {
-    const struct play *play = context;
-    return play->task.state == TASK_DONE && fanouts_done(&play->test_case->root);
+    return (struct play *)(void *)((char *)call - offsetof(struct play, supervisor.call));
+}
+
+/* The supervisor's own task steps: is there anybody left to wait for? */
+static void supervisor_step(struct runtime *runtime, struct call *call)
+{
+    (void)runtime;
+    struct play *play = play_of_call(call);
+    struct supervisor *supervisor = &play->supervisor;
+    supervisor->queued = false;
+    supervisor->waited = supervisor->done = 0;
+    for (size_t i = 0; i < play->test_case->node_count; i++) {
+        struct node *node = play->test_case->nodes[i];
+        const struct task *task = node_task(node);
+        node->waited = task && task->state != TASK_DONE;
+        supervisor->waited += node->waited;
+    }
+    supervisor->over = supervisor->waited == 0;
+}
+
+static void supervisor_callback(struct runtime *runtime, struct call *call)
+{
+    (void)runtime;
+    struct play *play = play_of_call(call);
+    play->supervisor.queued = false;
+    if (play->supervisor.done == play->supervisor.waited)
+        queue_supervisor(play, supervisor_step);
+}
+
+/* The first round waits for the parent alone. */
+static void parent_done(struct runtime *runtime, struct call *call)
+{
+    (void)runtime;
+    queue_supervisor((struct play *)(void *)((char *)call - offsetof(struct play, task.ready)),
+                     supervisor_step);
+}
+
+static void supervisor_stop(struct runtime *runtime, struct call *call)
+{
+    (void)runtime;
+    play_of_call(call)->supervisor.queued = false;
+}
+
+static size_t waited_and_done(const struct play *play)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < play->test_case->node_count; i++) {
+        const struct node *node = play->test_case->nodes[i];
+        done += node->waited && node_task(node)->state == TASK_DONE;
+    }
+    return done;
+}
+
+/* After each turn: tasks that ended in it have queued their callbacks. */
+static void supervise(struct play *play)
+{
+    struct supervisor *supervisor = &play->supervisor;
+    if (supervisor->queued)
+        return;
+    size_t done = waited_and_done(play);
+    if (done == supervisor->done)
+        return;
+    supervisor->done = done;
+    queue_supervisor(play, supervisor_callback);
 }
 
 /* Timers that the host set and nobody waits for any more. */
@@ -351,13 +415,15 @@ static void cancel_events(struct play *play)
 
 static int run_to_end(struct play *play, int64_t *ret_drain_ms, struct error *err)
 {
-    if (runtime_run_until(play->runtime, all_done, play, err) != 0)
-        return -1;
-    *ret_drain_ms = now_ms(play);
-    for (int i = 0; i < TURNS_AFTER_END; i++) {
-        if (runtime_turn(play->runtime, false, err) < 0)
+    while (!play->supervisor.over) {
+        if (runtime_turn(play->runtime, true, err) < 0)
             return -1;
+        supervise(play);
     }
+    *ret_drain_ms = now_ms(play);
+    queue_supervisor(play, supervisor_stop);
+    if (runtime_turn(play->runtime, false, err) < 0)
+        return -1;
     cancel_events(play);
     return 0;
 }
@@ -436,7 +502,7 @@ json_t *play_case(struct runtime *runtime, struct test_case *test_case, int64_t 
     json_t *happened = NULL;
     int64_t drain_ms;
     prepare(&play);
-    task_start(runtime, &play.task, &play.coro, &runtime->roots, NULL);
+    task_start(runtime, &play.task, &play.coro, &runtime->roots, parent_done);
     if (run_to_end(&play, &drain_ms, err) == 0)
         happened = report(&play, drain_ms);
     json_decref(play.notes);

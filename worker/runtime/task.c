@@ -84,8 +84,10 @@ void task_step_now(struct runtime *runtime, struct task *task, enum wake wake)
 
 bool task_cancel(struct runtime *runtime, struct task *task)
 {
-    if (task->state != TASK_ACTIVE)
+    if (task->state != TASK_ACTIVE) {
+        task->retrieved = true; /* asyncio takes it that whoever cancels a failed task knows of it */
         return false;
+    }
     if (task->cancels < UINT16_MAX)
         task->cancels++;
     if (!task->waiting || !task->waiting->cancel(runtime, task->waiting))
