@@ -6,3 +6,6 @@ JSON over two pipes (loop_process).
 """
 
 __version__ = "0.1.0"
+
+PROTOCOL = (1, 0)
+"""Version of the protocol: major, minor."""

@@ -42,7 +42,7 @@ def holds_control(text: str) -> bool:
 
 def one_line(text: str) -> str:
     """A peer's text as it may be shown on a terminal."""
-    return "".join(" " if ord(character) in _CONTROL else character for character in text)
+    return "".join("?" if ord(character) in _CONTROL else character for character in text)
 
 
 def _head(first: int) -> tuple[str, int, int]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 from . import machine
 from .frames import one_line
 from .loop_process import LoopOptions, LoopProcess, Refusal
 from .options import PROGRAM, BadUsage, Options, parse
 
+SYSTEM_PYTHON = "/usr/bin/python3"
 # module -> package of Debian, package of PyPI
 NEEDED = {"zmq": ("python3-zmq", "pyzmq"), "msgpack": ("python3-msgpack", "msgpack")}
 
@@ -27,6 +30,20 @@ def missing_modules() -> str | None:
                 f"install {debian} (Debian) or `{sys.executable} -m pip install {pypi}`"
             )
     return None
+
+
+def lend_system_python(argv: list[str]) -> None:
+    """An interpreter without those modules can still be measured: the session then runs on the system's python3, and
+    this one is its --python.  Returns only where that cannot be done."""
+    own = os.path.realpath(sys.executable)
+    if not os.access(SYSTEM_PYTHON, os.X_OK) or own == os.path.realpath(SYSTEM_PYTHON):
+        return
+    probe = [SYSTEM_PYTHON, "-c", f"import {', '.join(NEEDED)}"]
+    if subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0:
+        package = str(Path(__file__).resolve().parent.parent)
+        search = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        words = [SYSTEM_PYTHON, "-m", "corefan_worker", "--python", sys.executable, *argv]
+        os.execve(SYSTEM_PYTHON, words, {**os.environ, "PYTHONPATH": search})
 
 
 def fail(text: str, code: int) -> int:
@@ -45,12 +62,12 @@ def loop_options(options: Options, allowed: frozenset[int]) -> LoopOptions:
     )
 
 
-def work(options: Options) -> int:
+def work(options: Options, parent: int) -> int:
     from .session import Session, Unreachable  # needs the modules that were looked for before
 
     allowed = frozenset(os.sched_getaffinity(0))
-    if options.slot is not None:
-        machine.die_with_parent(signal.SIGTERM, os.getppid())
+    if options.slot is not None and not machine.die_with_parent(signal.SIGKILL, parent):
+        return fail("the launcher is gone", 1)
     os.sched_setaffinity(0, options.housekeeping.cpus)  # ZeroMQ's threads inherit it
     try:
         loop = LoopProcess(loop_options(options, allowed))
@@ -67,9 +84,13 @@ def work(options: Options) -> int:
 
 
 def main() -> int:
+    parent = os.getppid()
     try:
         options = parse(sys.argv[1:])
     except BadUsage as error:
         return fail(f"{error}; see --help", 2)
     missing = missing_modules()
-    return fail(missing, 2) if missing else work(options)
+    if missing is None:
+        return work(options, parent)
+    lend_system_python(sys.argv[1:])
+    return fail(missing, 2)

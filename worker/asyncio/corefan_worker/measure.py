@@ -184,14 +184,14 @@ class PreparedCell:
     async def _after_return(self, outcome: Timed, tasks_before: set[asyncio.Task[Any]]) -> Round:
         """What the fan-out left behind: waits for it, and accounts for it."""
         left = asyncio.all_tasks() - tasks_before
-        failed = outcome.error is not None or self._job.tally.errors > 0 or self.cell.fail is not None
-        if not failed:
+        told_to = self.cell.fail is not None or self.cell.timeout_ns > 0
+        if outcome.error is None and self._job.tally.errors == 0 and not told_to:
             return {}
         orphans, cpu0 = len(left), thread_time_ns()
         drained = await drain(left, tasks_before)
         seen = errors_seen(outcome)
         return {
-            "time_to_error_ns": outcome.wall_ns if seen > 0 or outcome.error is not None else None,
+            "time_to_error_ns": None if outcome.error is None else outcome.wall_ns,
             "wasted_cpu_ns": thread_time_ns() - cpu0 if orphans else 0,
             "drain_ns": monotonic_ns() - outcome.start_ns - outcome.wall_ns if orphans else 0,
             "orphans": orphans,

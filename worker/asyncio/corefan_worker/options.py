@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from . import __version__
+from . import PROTOCOL, __version__
 from .frames import holds_control
 from .loops import KINDS
 from .machine import parse_cpu_list
@@ -40,7 +42,8 @@ class Options:
     jobs: dict[str, str]
     path: str | None
     python: str
-    verbose: bool
+    patience_ns: int
+    log_level: int  # 0: errors only, 1: warnings, 2: what a user wants to see, 3: all
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,21 +58,28 @@ def _parser() -> argparse.ArgumentParser:
         description="One worker of corefan on Python's event loops: asyncio or uvloop.",
         epilog="Exit codes: 0 done, 1 the coordinator or the loop was lost, 2 usage, or refused by the coordinator.",
     )
-    parser.add_argument("--connect", metavar="ENDPOINT", required=True, help="the coordinator, ipc:// or tcp://")
+    parser.add_argument("-c", "--connect", metavar="ENDPOINT", required=True,
+                        help="where the coordinator listens: tcp://127.0.0.1:5555 or ipc:///tmp/corefan")  # fmt: skip
     parser.add_argument("--loop", choices=KINDS, default="asyncio", help="the loop to measure (default: asyncio)")
     parser.add_argument("--eager", action="store_true", help="eager tasks (Python 3.12 and later)")
-    parser.add_argument("--cpu", metavar="N", help="pin the measured process to this CPU")
-    parser.add_argument("--housekeeping", metavar="auto|none|LIST", default="auto",
-                        help="CPUs of the session: all but the measured one, only that one, or these")  # fmt: skip
+    parser.add_argument("-p", "--cpu", metavar="N", help="pin the measured process to this CPU")
+    parser.add_argument("--housekeeping", metavar="LIST", default="auto",
+                        help="CPUs of the session (0,2-5), auto (any but the measured one) or none (the measured one). "
+                        "With a list apart from the measured CPU heartbeats go out while it measures, "
+                        "else between rounds")  # fmt: skip
     parser.add_argument("--label", metavar="L", help="what sweeps and reports call it (default: the loop)")
-    parser.add_argument("--slot", metavar="N", help="number of the launcher's place; ends with the launcher")
+    parser.add_argument("--slot", metavar="N",
+                        help="number of the place that a launcher gave it; it then ends with its parent")  # fmt: skip
     parser.add_argument("--job", metavar="NAME=MODULE:FUNCTION", action="append", default=[],
                         help="offer your own coroutine as a job: an async callable (index) -> value")  # fmt: skip
     parser.add_argument("--path", metavar="DIR", help="where --job's modules are (default: also the current directory)")
     parser.add_argument("--python", metavar="PATH", default=sys.executable,
                         help="interpreter of the measured process; needs no package but uvloop for --loop uvloop")  # fmt: skip
-    parser.add_argument("--verbose", action="store_true", help="say on stderr what happens")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument("--patience", metavar="DURATION", default="60s",
+                        help="how long to wait for a lost coordinator (default: 60s)")  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__} (protocol {PROTOCOL[0]}.{PROTOCOL[1]})")
     return parser
 
 
@@ -84,7 +94,49 @@ def _number(option: str, text: str | None, most: int) -> int | None:
 def _check_cpu(option: str, cpu: int, allowed: frozenset[int]) -> None:
     if cpu not in allowed:
         exists = os.path.exists(f"/sys/devices/system/cpu/cpu{cpu}")
-        raise BadUsage(f"{option}: CPU {cpu} {'is not allowed for this process' if exists else 'does not exist'}")
+        raise BadUsage(f"{option}: cpu {cpu} {'is not allowed for this process' if exists else 'does not exist'}")
+
+
+_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def parse_duration(option: str, text: str) -> int:
+    """"250ms" -> ns."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s|m|h)", text)
+    if match is None:
+        raise BadUsage(f"{option}: '{text}' is not a duration like 60s or 250ms")
+    return round(float(match[1]) * _UNITS_NS[match[2]])
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_endpoint(endpoint: str) -> str:
+    """Loopback and ipc only: nothing on this wire is encrypted."""
+    if re.fullmatch(r"ipc://.+", endpoint):
+        return endpoint
+    match = re.fullmatch(r"tcp://(?:\[([^\[\]]+)\]|([^:\[\]]+)):[0-9]+", endpoint)
+    if match is None:
+        raise BadUsage(f"'{endpoint}' is no endpoint (examples: tcp://127.0.0.1:5555, ipc:///tmp/corefan)")
+    if not _is_loopback(match[1] or match[2]):
+        raise BadUsage(
+            f"'{endpoint}' lies beyond loopback, where nothing protects the connection: use a tunnel to 127.0.0.1"
+        )
+    return endpoint
+
+
+def _log_level(words: argparse.Namespace) -> int:
+    if words.quiet:
+        return 0
+    if words.verbose:
+        return 3
+    return 1 if words.slot is not None else 2
 
 
 def choose_housekeeping(wanted: str, measured: int | None, allowed: frozenset[int]) -> Housekeeping:
@@ -131,7 +183,7 @@ def parse(argv: list[str]) -> Options:
     if words.path is not None and not os.path.isdir(words.path):
         raise BadUsage(f"--path: '{words.path}' is not a directory")
     return Options(
-        connect=words.connect,
+        connect=check_endpoint(words.connect),
         cpu=cpu,
         slot=_number("--slot", words.slot, 65535),
         label=_label(words.label if words.label is not None else words.loop),
@@ -141,5 +193,6 @@ def parse(argv: list[str]) -> Options:
         jobs=_jobs(words.job),
         path=words.path,
         python=words.python,
-        verbose=words.verbose,
+        patience_ns=parse_duration("--patience", words.patience),
+        log_level=_log_level(words),
     )

@@ -10,23 +10,25 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import stat
 import sys
+from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
 import zmq
 import zmq.utils.monitor
 
-from . import __version__, machine, wire
-from .frames import MAX_FRAME_BYTES, Refused, one_line
+from . import PROTOCOL, __version__, machine, wire
+from .frames import Refused, one_line
 from .loop_process import Died, LoopProcess, Refusal
 from .options import PROGRAM, Options
 
-PATIENCE_NS = 60_000_000_000
-"""How long a worker lives without a coordinator."""
-LINGER_MS = 500
-LOOK_NS = 1_000_000_000
-"""How often a launched worker looks whether its launcher lives, where it is not told."""
+LINGER_MS = 300
+MAX_MESSAGE_BYTES = 16 << 20
+"""Longer ones ZeroMQ answers by dropping the connection; those in between are refused in words."""
+ERROR, WARNING, INFO, DEBUG = range(4)
+INTERRUPTED = 130
 
 
 class Unreachable(Exception):
@@ -52,7 +54,8 @@ class Link:
         self.socket.setsockopt(zmq.IMMEDIATE, 1)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 100)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        self.socket.setsockopt(zmq.MAXMSGSIZE, 2 * MAX_FRAME_BYTES)  # beyond it ZeroMQ drops the connection
+        self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        self.socket.setsockopt(zmq.IPV6, 1)
         self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         try:
             self.socket.connect(endpoint)
@@ -68,12 +71,13 @@ class Link:
             seen.append(event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED)
         return seen
 
-    def send(self, frame: bytes) -> None:
-        """Nobody there: the frame is dropped, as it is when the transport is lost a moment later."""
+    def send(self, frame: bytes) -> bool:
+        """False: nobody there, the frame is dropped."""
         try:
             self.socket.send(frame, zmq.DONTWAIT)
         except zmq.Again:
-            pass
+            return False
+        return True
 
     def receive(self) -> list[bytes] | None:
         try:
@@ -118,6 +122,15 @@ def hello_fields(options: Options, loop: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def launcher_lifeline() -> int | None:
+    """stdin, where it is a pipe of the launcher: it becomes readable when the launcher is gone, even behind a wrapper
+    that keeps the kernel from telling us."""
+    try:
+        return 0 if stat.S_ISFIFO(os.fstat(0).st_mode) else None
+    except OSError:
+        return None
+
+
 class Session:
     def __init__(self, options: Options, loop: LoopProcess) -> None:
         self._options = options
@@ -127,14 +140,18 @@ class Session:
         signal.set_wakeup_fd(wake)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        self._launcher = os.getppid()
+        self._lifeline = launcher_lifeline() if options.slot is not None else None
         self._link = Link(options.connect)
         self._state = "idle"
         self._slice: dict[str, Any] | None = None
         self._go: dict[str, Any] | None = None
         self._rounds_done = 0
-        self._connected = False
+        self._hello_due = False
         self._welcomed = False
+        self._met = False
+        self._run: str | None = None
+        self._ready: bytes | None = None  # kept until the first go, sent again after a reconnection
+        self._refused_frames = 0
         self._alone_since = monotonic_ns()
         self._heartbeat_ns = 0
         self._next_heartbeat_ns = 0
@@ -148,6 +165,7 @@ class Session:
             "abort": self._on_abort,
             "bye": self._on_bye,
         }
+        self._before_welcome = frozenset({"welcome", "reject", "ack", "abort", "bye"})
 
     def run(self) -> Ended:
         """Until the session is over; why, and the exit code."""
@@ -166,15 +184,17 @@ class Session:
             return Ended(1, str(refusal))
 
     def close(self) -> None:
+        if self._refused_frames > 1:
+            self._log(WARNING, f"refused {self._refused_frames} frames in all")
         self._loop.kill()
         self._link.close()
 
-    def _log(self, text: str) -> None:
-        if self._options.verbose:
+    def _log(self, level: int, text: str) -> None:
+        if self._options.log_level >= level:
             print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr, flush=True)
 
-    def _send(self, kind: str, **content: Any) -> None:
-        self._link.send(wire.encode(kind, **content))
+    def _send(self, kind: str, **content: Any) -> bool:
+        return self._link.send(wire.encode(kind, **content))
 
     # Waiting
 
@@ -184,51 +204,52 @@ class Session:
 
     def _due_ns(self) -> list[int]:
         due = [at for at in (self._loop.due_ns(),) if at is not None]
+        if self._hello_due:
+            due.append(monotonic_ns() + 10_000_000)
         if not self._welcomed:
-            due.append(self._alone_since + PATIENCE_NS)
-        if self._quiet():
-            return due
-        if self._welcomed:
+            due.append(self._alone_since + self._options.patience_ns)
+        elif not self._quiet():
             due.append(self._next_heartbeat_ns)
-        if self._options.slot is not None:
-            due.append(monotonic_ns() + LOOK_NS)
         return due
 
     def _wait(self) -> None:
         poller = zmq.Poller()
-        for source in (self._link.socket, self._link.monitor, self._loop.descriptor(), self._signals):
-            poller.register(source, zmq.POLLIN)
+        for source in (self._link.socket, self._link.monitor, self._loop.descriptor(), self._signals, self._lifeline):
+            if source is not None:
+                poller.register(source, zmq.POLLIN)
         due = self._due_ns()
-        poller.poll(max(0, (min(due) - monotonic_ns()) // 1_000_000 + 1) if due else None)
+        ready = dict(poller.poll(max(0, (min(due) - monotonic_ns()) // 1_000_000 + 1) if due else None))
+        if self._lifeline in ready:
+            raise Ended(1, "the launcher is gone")
 
     def _look_at_signals(self) -> None:
         try:
-            os.read(self._signals, 512)
+            numbers = os.read(self._signals, 512)
         except BlockingIOError:
             return
-        self._send("bye", reason="told to end by a signal")
-        raise Ended(0, "told to end by a signal")
+        reason = f"stopped by {signal.Signals(numbers[-1]).name}"
+        self._send("bye", reason=reason)
+        raise Ended(INTERRUPTED if signal.SIGINT in numbers else 0, reason)
 
     def _look_at_transport(self) -> None:
         for up in self._link.events():
-            self._connected = up
-            if up:
-                self._log("connected")
-                self._send("hello", **self._hello)
-            else:
-                self._log("the transport is lost")
             if self._welcomed:
-                self._welcomed, self._alone_since = False, monotonic_ns()
+                self._alone_since = monotonic_ns()
+                if not up:
+                    self._log(WARNING, f"lost the coordinator at '{self._options.connect}', waits for it to come back")
+            self._hello_due, self._welcomed = up, False
+        if self._hello_due:
+            self._hello_due = not self._send("hello", **self._hello)
 
     def _look_at_time(self) -> None:
         now = monotonic_ns()
-        if self._options.slot is not None and os.getppid() != self._launcher:
-            raise Ended(1, "the launcher is gone")
-        if not self._welcomed and now >= self._alone_since + PATIENCE_NS:
-            what = "did not answer" if self._connected else "was not there"
-            raise Ended(1, f"the coordinator at {self._options.connect} {what} for {PATIENCE_NS // 10**9} s")
-        if self._welcomed and not self._quiet() and now >= self._next_heartbeat_ns:
-            self._heartbeat()
+        if self._welcomed:
+            if not self._quiet() and now >= self._next_heartbeat_ns:
+                self._heartbeat()
+        elif now >= self._alone_since + self._options.patience_ns:
+            what = "lost" if self._met else "waited in vain for"
+            seconds = self._options.patience_ns / 1e9
+            raise Ended(1, f"{what} the coordinator at '{self._options.connect}' for {seconds:.3g} s, gives up")
 
     def _heartbeat(self) -> None:
         self._next_heartbeat_ns = monotonic_ns() + self._heartbeat_ns
@@ -249,19 +270,40 @@ class Session:
                 if len(frames) != 1:
                     raise Refused("size", f"a message of {len(frames)} frames")
                 message = wire.decode(frames[0])
-                handler = self._handlers.get(message["type"])
-                if handler is None:
-                    raise Refused("type", f"a worker takes no {message['type']}")
+                self._handler(message["type"])(message)
             except Refused as refused:
-                self._log(f"refused a frame: {refused}")
-                self._send("reject", reason=str(refused))
-                continue
-            handler(message)
+                self._refuse(frames[0], refused)
+
+    def _handler(self, kind: str) -> Callable[[dict[str, Any]], None]:
+        if kind not in self._handlers:
+            raise Refused("type", f"a worker takes no '{kind}'")
+        if not self._welcomed and kind not in self._before_welcome:
+            raise Refused("type", f"'{kind}' before welcome")
+        return self._handlers[kind]
+
+    def _refuse(self, frame: bytes, refused: Refused) -> None:
+        kind, version = wire.peek(frame)
+        if kind != "reject":  # a reject is never answered
+            self._send("reject", reason=str(refused))
+        if refused.rule == "version" and wire.is_version(version) and not self._welcomed:
+            raise Ended(
+                2,
+                f"the coordinator at '{self._options.connect}' speaks protocol {version[0]}.{version[1]}, "
+                f"this worker {PROTOCOL[0]}.{PROTOCOL[1]}: use the same version",
+            )
+        self._refused_frames += 1
+        if self._refused_frames == 1:
+            self._log(WARNING, f"refused a frame of the coordinator: {refused} (further ones are counted)")
 
     def _on_welcome(self, message: dict[str, Any]) -> None:
-        self._welcomed = True
+        if self._run not in (None, message["run"]):
+            self._drop_slice()  # another run knows nothing of the last one
+            self._unacknowledged.clear()
+        self._run, self._welcomed, self._met = message["run"], True, True
         self._heartbeat_ns = message["heartbeat_ns"]
-        self._log(f"worker {message['worker']} of run {message['run']}")
+        self._log(INFO, f"worker {message['worker']} of run '{message['run']}'")
+        if self._ready is not None:
+            self._link.send(self._ready)
         for frame in self._unacknowledged.values():
             self._link.send(frame)
         self._loop.pace(self._heartbeat_ns, hold=not self._options.housekeeping.apart)
@@ -269,15 +311,14 @@ class Session:
 
     def _on_reject(self, message: dict[str, Any]) -> None:
         if not self._welcomed:
-            raise Ended(2, f"refused by the coordinator: {message['reason']}")
-        self._log(f"rejected: {message['reason']}")
+            where = self._options.connect
+            raise Ended(2, f"the coordinator at '{where}' refused this worker: {message['reason']}")
+        self._log(WARNING, f"the coordinator refused a frame: {message['reason']}")
 
     def _on_assign(self, message: dict[str, Any]) -> None:
-        if self._state in ("preparing", "measuring"):
-            self._loop.cancel()
-        self._go, self._rounds_done = None, 0
+        self._drop_slice()
         self._slice, self._state = message, "preparing"
-        self._log(f"group {message['group']} attempt {message['attempt']}: {len(message['cells'])} cells")
+        self._log(DEBUG, f"prepares group {message['group']}, attempt {message['attempt']}")
         self._loop.prepare({name: message[name] for name in ("seed", "blocks", "cells")})
 
     def _holds(self, message: dict[str, Any]) -> bool:
@@ -302,6 +343,7 @@ class Session:
         if objection is not None:
             self._deliver(message, [], objection)
             return
+        self._ready = None
         self._go, self._state, self._rounds_done = message, "measuring", 0
         self._loop.go({name: message[name] for name in ("first_block", "blocks", "cell", "start_at_ns")})
 
@@ -316,19 +358,25 @@ class Session:
         self._unacknowledged.pop((message["group"], message["attempt"], message["go"], message["part"]), None)
 
     def _on_abort(self, message: dict[str, Any]) -> None:
-        if not self._holds(message):
-            return
-        self._log(f"aborted: {message['reason']}")
+        void = (message["group"], message["attempt"])
+        for part in [part for part in self._unacknowledged if part[:2] == void]:
+            del self._unacknowledged[part]
+        if self._holds(message):
+            self._log(DEBUG, f"group {void[0]}, attempt {void[1]} is void: {message['reason']}")
+            self._drop_slice()
+            self._heartbeat()
+
+    def _drop_slice(self) -> None:
         if self._state in ("preparing", "measuring"):
             self._loop.cancel()
         self._forget_slice()
-        self._heartbeat()
 
     def _forget_slice(self) -> None:
-        self._slice, self._go, self._state, self._rounds_done = None, None, "idle", 0
+        self._slice, self._go, self._state, self._rounds_done, self._ready = None, None, "idle", 0, None
 
     def _on_bye(self, message: dict[str, Any]) -> None:
-        raise Ended(0, f"the coordinator said bye: {message['reason'] or 'no reason given'}")
+        self._log(DEBUG, f"the coordinator says bye: {message['reason'] or '-'}")
+        raise Ended(0)
 
     # Answers of the loop's process
 
@@ -337,7 +385,7 @@ class Session:
             while (answer := self._loop.take()) is not None:
                 self._take_answer(answer)
         except Died as death:
-            self._log(str(death))
+            self._log(WARNING, str(death))
             self._report_death(str(death))
 
     def _take_answer(self, answer: dict[str, Any]) -> None:
@@ -361,8 +409,10 @@ class Session:
         if error is None:
             self._state = "ready"
         else:
+            self._log(WARNING, f"cannot run group {held['group']}: {error}")
             self._forget_slice()
-        self._send("ready", group=held["group"], attempt=held["attempt"], cells=cells, error=error)
+        self._ready = wire.encode("ready", group=held["group"], attempt=held["attempt"], cells=cells, error=error)
+        self._link.send(self._ready)
         self._next_heartbeat_ns = monotonic_ns() + self._heartbeat_ns
 
     def _report_death(self, reason: str) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgpack
 
+from . import PROTOCOL
 from .frames import MAX_TEXT_BYTES, Refused, holds_control, walk
 
-MAJOR, MINOR = 1, 0
 MAX_ROUNDS = 1024  # in one part of a result
 
 NAME_BYTES = 128
@@ -388,14 +388,14 @@ _TIES: dict[str, Callable[[Mapping[str, Any]], str | None]] = {
 }
 
 
-def read_table(table: str, entry: Any, where: str = "") -> dict[str, Any]:
+def read_table(table: str, entry: Any, where: str) -> dict[str, Any]:
     """The fields of one table, each present; unknown keys are left out."""
     if not isinstance(entry, dict):
         raise _mistyped(where, "a map")
     fields = {}
     for field in TABLES[table]:
         value = entry.get(field.name)
-        path = f"{where}.{field.name}" if where else field.name
+        path = f"{where}.{field.name}"
         if value is not None:
             fields[field.name] = _READERS[field.kind](field, path, value)
         elif field.need is REQUIRED:
@@ -404,17 +404,21 @@ def read_table(table: str, entry: Any, where: str = "") -> dict[str, Any]:
             fields[field.name] = field.need
     tie = _TIES.get(table)
     if tie is not None and (what := tie(fields)) is not None:
-        raise Refused("tie", f"{where}: {what}" if where else what)
+        raise Refused("tie", f"{where}: {what}")
     return fields
+
+
+def is_version(value: Any) -> bool:
+    pair = isinstance(value, list) and len(value) == 2
+    return pair and all(_is_integer(part) and 0 <= part <= 65535 for part in value)
 
 
 def _check_version(entry: Mapping[str, Any]) -> None:
     version = entry.get("v")
-    pair = isinstance(version, list) and len(version) == 2
-    if version is None or not pair or not all(_is_integer(part) and 0 <= part <= 65535 for part in version):
+    if version is None or not is_version(version):
         raise Refused("version", "'v' is not [major, minor]")
-    if version[0] != MAJOR:
-        raise Refused("version", f"protocol {version[0]}.{version[1]} of the peer is not {MAJOR}.x")
+    if version[0] != PROTOCOL[0]:
+        raise Refused("version", f"protocol {version[0]}.{version[1]} of the peer is not {PROTOCOL[0]}.x")
 
 
 def decode(frame: bytes) -> dict[str, Any]:
@@ -427,7 +431,17 @@ def decode(frame: bytes) -> dict[str, Any]:
         raise Refused("type", f"unknown type '{kind}'" if isinstance(kind, str) else "'type' is not text")
     if len(frame) > FRAME_BYTES.get(kind, DEFAULT_FRAME_BYTES):
         raise Refused("size", f"a {kind} of {len(frame)} bytes, more than {FRAME_BYTES.get(kind, DEFAULT_FRAME_BYTES)}")
-    return {"type": kind, **read_table(kind, entry)}
+    return {"type": kind, **read_table(kind, entry, kind)}
+
+
+def peek(frame: bytes) -> tuple[Any, Any]:
+    """`type` and `v` of a frame that was refused, whatever they are; None where it is not well-formed."""
+    try:
+        walk(frame)
+    except Refused:
+        return None, None
+    entry = msgpack.unpackb(frame, raw=False)
+    return entry.get("type"), entry.get("v")
 
 
 def clip(text: str, limit: int = MAX_TEXT_BYTES) -> str:
@@ -450,7 +464,7 @@ def _written(table: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def encode(kind: str, **content: Any) -> bytes:
     """Every key of the table, nil where there is nothing."""
-    frame: bytes = msgpack.packb({"type": kind, "v": [MAJOR, MINOR], **_written(kind, content)})
+    frame: bytes = msgpack.packb({"type": kind, "v": list(PROTOCOL), **_written(kind, content)})
     return frame
 
 
