@@ -91,6 +91,8 @@ def valid():
     yield "hello-unknown-keys", "keys of a later minor version, of every kind: ignored", {
         **HELLO, "v": [1, 9], "colour": "blue", "weights": [1, 2.5, None, {"deep": [[[[True]]]]}], "nothing": None,
         "big": 2 ** 64 - 1, "": "the empty key"}
+    yield "hello-full-map", "128 keys, one of them of 128 bytes, and containers down to level 8", {
+        **HELLO, "k" * 128: [[[[[[[]]]]]]], **{f"k{i}": 0 for i in range(127 - len(HELLO))}}
     yield "hello-minor", "the highest minor version of the same major", {**HELLO, "v": [1, 65535]}
     yield "hello-v-last", "keys come in any order", dict(reversed(HELLO.items()))
     yield "welcome", "a worker gets its number", WELCOME
@@ -163,7 +165,7 @@ def valid():
         {**ROUND, "fanouts": 124, "wall_ns": 2 * 10 ** 9, "latency": HISTOGRAM}]}
     yield "result-open-loop", "latencies from the actual and from the intended start", {**RESULT, "rounds": [
         {**ROUND, "intended_start_ns": 81234567890000, "fanouts": 124, "latency": HISTOGRAM,
-         "latency_intended": {**HISTOGRAM, "overflow": 2, "counts": [0, 1, 20000, 121]}}]}
+         "latency_intended": {**HISTOGRAM, "overflow": 2, "counts": [0, 1, 27388, 121]}}]}
     yield "result-histogram-edges", "first and last bucket, five digits, nothing at all", {**RESULT, "rounds": [
         {**ROUND, "latency": {"significant_digits": 3, "lowest_ns": 1, "highest_ns": NS_MAX, "overflow": 10 ** 15,
                               "counts": [0, 1, 1023, 2, 1024, 3, 51952, 10 ** 15 - 6]},
@@ -338,6 +340,7 @@ def refused():
     yield "range-name-long", "range", "a label of 129 bytes", changed(HELLO, ["label"], "l" * 129)
     yield "range-name-escape", "range", "an escape code in the host name", changed(HELLO, ["host"], "a\x1b[31mb")
     yield "range-name-c1", "range", "U+009B in the host name", changed(HELLO, ["host"], "a\u009bb")
+    yield "range-name-delete", "range", "U+007F in the host name", changed(HELLO, ["host"], "a\x7fb")
     yield "range-arm-empty", "range", "an arm without a name", changed(HELLO, ["arms"], [""])
     yield "range-arms-many", "range", "65 arms", changed(HELLO, ["arms"], [f"a{i}" for i in range(65)])
     yield "range-pid-zero", "range", "pid 0", changed(HELLO, ["pid"], 0)
@@ -381,7 +384,8 @@ def refused():
         {**RESULT, "last": False, "error": "stopped"})
     for name, histogram in (
             ("odd", {"counts": [1]}), ("descending", {"counts": [5, 1, 4, 1]}), ("repeated", {"counts": [5, 1, 5, 1]}),
-            ("zero", {"counts": [5, 0]}), ("beyond", {"counts": [40000, 1]}), ("sum", {"counts": [1, 10 ** 15, 2, 1]}),
+            ("zero", {"counts": [5, 0]}), ("beyond", {"counts": [40000, 1]}),
+            ("just-beyond", {"counts": [27389, 1]}), ("sum", {"counts": [1, 10 ** 15, 2, 1]}),
             ("order", {"lowest_ns": 2, "highest_ns": 1, "counts": []})):
         yield f"tie-histogram-{name}", "tie", f"a histogram with {histogram}", changed(
             RESULT, ["rounds", 0, "latency"], {**HISTOGRAM, **histogram})
