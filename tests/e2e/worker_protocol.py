@@ -484,6 +484,7 @@ class Reconnections(Protocol):
         self.coordinator.assign([cell(0, "gather", delay_ns=30_000_000)], blocks=20)
         self.coordinator.expect("ready", timeout=60)
         self.coordinator.go(blocks=20)
+        time.sleep(0.2)  # it must have come
         self.coordinator.lose()
         time.sleep(1)  # the go is done meanwhile
         for _ in range(2):  # lost once more before the ack
@@ -496,7 +497,8 @@ class Reconnections(Protocol):
         self.coordinator.found()
         self.coordinator.welcome()
         self.coordinator.result(acknowledge=True)
-        self.coordinator.beat(state="ready", group=0)
+        for _ in range(2):  # the second one was sent after the ack had come
+            self.coordinator.beat(state="ready", group=0)
         self.coordinator.lose()
         self.coordinator.found()
         self.coordinator.welcome()
@@ -616,5 +618,5 @@ if __name__ == "__main__":
     rest = given[given.index("--") + 1:] if "--" in given else []
     words = given[:given.index("--")] if "--" in given else given
     if words:
-        COMMAND[:] = words
+        COMMAND[:] = [os.path.abspath(word) if os.path.exists(word) else word for word in words]
     unittest.main(argv=[sys.argv[0], *rest])
