@@ -107,10 +107,10 @@ static struct wire_pairs take_pairs(struct query *query)
     json_t *object = text ? json_loads(text, 0, NULL) : NULL;
     struct wire_pairs pairs = {0};
     pairs.at = keep(query->chain, (json_object_size(object) + 1) * sizeof *pairs.at);
-    const char *name;
-    json_t *value;
-    json_object_foreach(object, name, value) pairs.at[pairs.count++] =
-        (struct wire_pair){keep_text(query->chain, name), keep_text(query->chain, json_string_value(value))};
+    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at))
+        pairs.at[pairs.count++] =
+            (struct wire_pair){keep_text(query->chain, json_object_iter_key(at)),
+                               keep_text(query->chain, json_string_value(json_object_iter_value(at)))};
     json_decref(object);
     return pairs;
 }

@@ -142,15 +142,13 @@ static void fill_workers(const struct store_run *run, struct summary *summary)
 
 /* ---- groups and their cells ---- */
 
+/* The cell of that runtime that runs this arm (`empty` for the harness); NULL when the group has none. */
 static const struct cell_rounds *find_arm(const struct cell_rounds *cells, size_t count, const char *runtime,
-                                          bool harness, const char *arm)
+                                          const char *arm)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct store_cell *plan = cells[i].plan;
-        if (plan->harness == harness && strcmp(plan->runtime, runtime) == 0 &&
-            (harness || strcmp(plan->spec.arm, arm) == 0))
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(cells[i].plan->runtime, runtime) == 0 && strcmp(cells[i].plan->spec.arm, arm) == 0)
             return &cells[i];
-    }
     return NULL;
 }
 
@@ -229,9 +227,8 @@ static int fill_group(struct store *store, const struct store_group *from, struc
         const struct cell_context context = {.run = summary->source,
                                              .group = from,
                                              .own = &cells[i],
-                                             .sequential =
-                                                 find_arm(cells, count, runtime, false, "sequential"),
-                                             .harness = find_arm(cells, count, runtime, true, NULL),
+                                             .sequential = find_arm(cells, count, runtime, "sequential"),
+                                             .harness = find_arm(cells, count, runtime, "empty"),
                                              .seed = strtoull(summary->seed, NULL, 10)};
         if (!cells[i].plan->harness)
             add_cell(&context, summary, group);

@@ -176,23 +176,41 @@ static struct stats_estimate exactly_one(int64_t n)
                                    .ci_method = "exact"};
 }
 
-/* Both cells against the sequential one.  The value is the ratio of the headline p50s; only its bounds need pairs. */
+/* The ratio of the two headline p50s: its bounds come from pairs, its value from every round of both. */
+static struct stats_estimate ratio_of_p50s(const struct cell_rounds *a, const struct cell_rounds *b,
+                                           round_column *of, uint64_t seed)
+{
+    size_t count;
+    scoped_free struct stats_pair *pairs = pair_up(a, b, of, &count);
+    scoped_free double *above = rounds_gather(a->values, a->count, of);
+    scoped_free double *below = rounds_gather(b->values, b->count, of);
+    struct stats_estimate ratio = stats_bootstrap_ratio(pairs, count, seed);
+    double divisor = stats_median(below, b->count).value;
+    if (!ratio.known || !(divisor > 0))
+        return ratio.known ? stats_unknown("denominator_not_positive") : ratio;
+    ratio.value = stats_median(above, a->count).value / divisor;
+    ratio.ci_lo = ratio.value < ratio.ci_lo ? ratio.value : ratio.ci_lo;
+    ratio.ci_hi = ratio.value > ratio.ci_hi ? ratio.value : ratio.ci_hi;
+    return ratio;
+}
+
 static void fill_against_sequential(const struct cell_context *context, struct summary_cell *cell)
 {
-    const char *why = !context->sequential          ? "no_sequential_arm"
-                      : !context->sequential->count ? "sequential_not_measured"
-                                                    : NULL;
-    if (why || context->sequential == context->own) {
+    const struct cell_rounds *sequential = context->sequential;
+    const char *why = !sequential          ? "no_sequential_arm"
+                      : !sequential->count ? "sequential_not_measured"
+                                           : NULL;
+    if (why || sequential == context->own) {
         struct stats_estimate same = why ? stats_unknown(why) : exactly_one(cell->rounds);
         cell->speedup_x = cell->speedup_block_x = cell->cpu_over_sequential_x = same;
         return;
     }
     size_t count;
-    scoped_free struct stats_pair *walls = pair_up(context->sequential, context->own, round_wall_ns, &count);
-    cell->speedup_x = stats_bootstrap_ratio(walls, count, bootstrap_seed(context));
+    scoped_free struct stats_pair *walls = pair_up(sequential, context->own, round_wall_ns, &count);
     cell->speedup_block_x = stats_paired_ratio(walls, count);
-    scoped_free struct stats_pair *cpus = pair_up(context->own, context->sequential, round_cpu_ns, &count);
-    cell->cpu_over_sequential_x = stats_bootstrap_ratio(cpus, count, bootstrap_seed(context));
+    cell->speedup_x = ratio_of_p50s(sequential, context->own, round_wall_ns, bootstrap_seed(context));
+    cell->cpu_over_sequential_x =
+        ratio_of_p50s(context->own, sequential, round_cpu_ns, bootstrap_seed(context));
 }
 
 static void fill_against_harness(const struct cell_context *context, struct summary_cell *cell)

@@ -116,7 +116,7 @@ static char *noisy_reason(const struct summary_cell *cell)
 static char *missing_reason(const struct cell_context *context, const struct summary_cell *cell)
 {
     const char *story = context->group->status == STORE_GROUP_DONE ? NULL : context->group->reason;
-    return memory_format("%lld of %lld rounds%s%s", (long long)(cell->rounds + cell->rounds_broken),
+    return memory_format("%lld of %lld rounds%s%s", (long long)cell->rounds + cell->rounds_broken,
                          (long long)cell->rounds_planned, story ? ": " : "", story ? story : "");
 }
 
@@ -129,7 +129,7 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
     worsen(cell, own->count == 0 && own->broken == 0, SUMMARY_INVALID, missing_reason(context, cell));
     worsen(cell, own->broken > 0, SUMMARY_INVALID,
            memory_format("%lld of %lld rounds are no numbers: %s", (long long)own->broken,
-                         (long long)(cell->rounds + own->broken), own->first_error ? own->first_error : ""));
+                         (long long)cell->rounds + own->broken, own->first_error ? own->first_error : ""));
     if (own->count == 0)
         return;
     flag_if(cell, drifts(own, round_wall_ns), SUMMARY_FLAG_DRIFT_WALL);

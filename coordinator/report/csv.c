@@ -5,21 +5,22 @@
 
 /* ---- values ---- */
 
+/* Control characters become '?': a row is one line, and safe on a terminal. */
 static void put_text(FILE *out, const char *value)
 {
     if (!value)
         return;
-    if (!value[strcspn(value, ",\"\r\n")]) {
-        (void)fputs(value, out);
-        return;
-    }
-    (void)fputc('"', out);
+    bool quoted = value[strcspn(value, ",\"")] != '\0';
+    if (quoted)
+        (void)fputc('"', out);
     for (; *value; value++) {
-        if (*value == '"')
+        unsigned char byte = (unsigned char)*value;
+        if (byte == '"')
             (void)fputc('"', out);
-        (void)fputc(*value, out);
+        (void)fputc(byte < ' ' || byte == 0x7f ? '?' : byte, out);
     }
-    (void)fputc('"', out);
+    if (quoted)
+        (void)fputc('"', out);
 }
 
 /* At most three decimals, or six for ratios; no zeros at the end. */

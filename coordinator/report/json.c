@@ -102,7 +102,7 @@ static void put_fields(json_t *object, const void *from, const struct field *fie
             put_estimate(object, fields[i].name, at, fields[i].decimals);
     }
 }
-#define PUT(object, from, table) put_fields(object, from, table, sizeof table / sizeof *(table))
+#define PUT(object, from, table) put_fields((object), (from), (table), sizeof(table) / sizeof *(table))
 
 #define CELL(name, kind, decimals)                                                                           \
     {                                                                                                        \

@@ -439,6 +439,29 @@ static void print_reasons(FILE *out, const struct summary *summary, const struct
     }
 }
 
+/* Flags of cells whose verdict does not tell of them: "note: cpu_resolution (gather, taskgroup)". */
+static void print_notes(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    struct line line = {.length = 0};
+    for (int flag = SUMMARY_FLAG_CALIBRATION_UNSTABLE; flag <= SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT; flag++) {
+        const char *before = line.length ? "; " : "  note: ", *named = "";
+        for (size_t i = 0; i < group->cell_count; i++) {
+            const struct summary_cell *cell = &summary->cells[group->cells[i]];
+            if (!(cell->flags >> flag & 1))
+                continue;
+            if (*before)
+                add(&line, "%s%s (", before, summary_flag_name((enum summary_flag)flag));
+            before = "";
+            add(&line, "%s%s%s%s", named, summary->runtime_count > 1 ? cell->runtime : "",
+                summary->runtime_count > 1 ? " " : "", cell->arm);
+            named = ", ";
+        }
+        add(&line, "%s", *before ? "" : ")");
+    }
+    if (line.length)
+        print_wrapped(out, &line);
+}
+
 static void print_not_measured(FILE *out, const struct summary_group *group)
 {
     struct line line = {.length = 0};
@@ -464,6 +487,7 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         print_rows(out, summary, group, failure_columns);
     }
     print_reasons(out, summary, group);
+    print_notes(out, summary, group);
 }
 
 /* ---- several cores ---- */

@@ -18,7 +18,7 @@ struct arm {
     int64_t time_to_error_ns, wasted_cpu_ns, drain_ns, orphans, seen, lost; /* where children fail */
 };
 
-enum mishap { NONE, RUNQ, FAULTS, BROKEN, DRIFTING, NOT_FINISHED, GIVEN_UP, SECOND_TRY };
+enum mishap { NONE, RUNQ, FAULTS, BROKEN, DRIFTING, NOT_FINISHED, GIVEN_UP, SECOND_TRY, MIGRATED, UNEQUAL };
 
 struct group {
     const char *title, *job;
@@ -145,6 +145,26 @@ static const struct group troubled[] = {
      false,
      SECOND_TRY,
      {ARM("sequential", 9.6 * MS, 440 * US, 9, 1), ARM("gather", 1.07 * MS, 54 * US, 1, 9)}},
+    {"10 x 1ms sleep, 1 core",
+     "sleep",
+     10,
+     1000000,
+     1,
+     9,
+     1,
+     false,
+     MIGRATED,
+     {ARM("sequential", 10.7 * MS, 490 * US, 10, 1), ARM("gather", 1.07 * MS, 55 * US, 1, 10)}},
+    {"11 x 1ms sleep, 2 cores",
+     "sleep",
+     11,
+     1000000,
+     2,
+     9,
+     1,
+     false,
+     UNEQUAL,
+     {ARM("sequential", 11.7 * MS, 540 * US, 11, 1), ARM("gather", 1.07 * MS, 56 * US, 1, 11)}},
     {"2 x noop, 1 core",
      "noop",
      2,
@@ -155,6 +175,29 @@ static const struct group troubled[] = {
      false,
      NONE,
      {ARM("sequential", 0.9, 0.9, 0, 1), ARM("gather", 60, 60, 0, 2)}},
+};
+
+static const struct group two_runtimes[] = {
+    {"40 x 10ms sleep, 1 core",
+     "sleep",
+     40,
+     10000000,
+     1,
+     9,
+     1,
+     false,
+     RUNQ,
+     {ARM("sequential", 402.9 * MS, 1.9 * MS, 40, 1), ARM("gather", 10.12 * MS, 61 * US, 1, 40)}},
+    {"2 x noop, 1 core",
+     "noop",
+     2,
+     0,
+     1,
+     9,
+     1000000,
+     false,
+     NONE,
+     {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
 
 static const struct group one_block[] = {
@@ -206,6 +249,12 @@ static const struct group many_blocks[] = {
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
 };
 
+/* A second runtime and a host whose names try to be more than text. */
+#define HOSTILE_LABEL "py,\"3.13\"\x1b[31m"
+#define HOSTILE_HOST  "<b>box</b>\r\n\x1b[2J"
+#define LABELS        2
+static const char *const labels[LABELS] = {"libuv", HOSTILE_LABEL};
+
 #define SCENARIO(name, interrupted)                                                                          \
     {                                                                                                        \
 #name, name, sizeof name / sizeof *name, interrupted                                                 \
@@ -216,8 +265,9 @@ static const struct scenario {
     size_t group_count;
     bool interrupted;
 } scenarios[] = {
-    SCENARIO(lab, false),        SCENARIO(troubled, true),     SCENARIO(one_block, false),
-    SCENARIO(two_blocks, false), SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
+    SCENARIO(lab, false),          SCENARIO(troubled, true),     SCENARIO(one_block, false),
+    SCENARIO(two_blocks, false),   SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
+    SCENARIO(two_runtimes, false),
 };
 
 /* ---- the plan ---- */
@@ -230,18 +280,23 @@ static size_t arm_count(const struct group *group)
     return count;
 }
 
+static int64_t label_count(const struct scenario *scenario)
+{
+    return strcmp(scenario->name, "two_runtimes") == 0 ? LABELS : 1;
+}
+
 static struct plan_cell plan_cell(const struct group *group, int64_t number, int64_t group_number,
-                                  const char *arm)
+                                  const char *arm, const char *label)
 {
     bool harness = strcmp(arm, "empty") == 0;
     struct plan_cell cell = {.group = group_number,
-                             .runtime = memory_text("libuv"),
+                             .runtime = memory_text(label),
                              .cores = group->cores,
                              .rounds = group->blocks,
                              .processes = 1,
                              .harness = harness};
     cell.id =
-        memory_format("runtime=libuv arm=%s job=%s fanout=%lld delay=%lldns cores=%lld", arm, group->job,
+        memory_format("runtime=%s arm=%s job=%s fanout=%lld delay=%lldns cores=%lld", label, arm, group->job,
                       (long long)group->fanout, (long long)group->delay_ns, (long long)group->cores);
     cell.spec = (struct wire_cell){.cell = number,
                                    .arm = memory_text(arm),
@@ -270,7 +325,7 @@ static struct plan *make_plan(const struct scenario *scenario)
     memset(plan->sweep_sha256, 'a', 64);
     plan->all_cores = 2;
     plan->groups = memory_zeroed(scenario->group_count, sizeof *plan->groups);
-    plan->cells = memory_zeroed(scenario->group_count * (MOST_ARMS + 1), sizeof *plan->cells);
+    plan->cells = memory_zeroed(scenario->group_count * LABELS * (MOST_ARMS + 1), sizeof *plan->cells);
     for (size_t i = 0; i < scenario->group_count; i++) {
         const struct group *group = &scenario->groups[i];
         int64_t number = plan->group_count++;
@@ -281,9 +336,12 @@ static struct plan *make_plan(const struct scenario *scenario)
                                                    .processes = 1,
                                                    .seed = 18446744073709551615u - i};
         size_t arms = arm_count(group);
-        for (size_t arm = 0; arm <= arms; arm++, plan->cell_count++)
+        for (size_t slot = 0; slot < (arms + 1) * (size_t)label_count(scenario); slot++, plan->cell_count++) {
+            size_t arm = slot % (arms + 1);
             plan->cells[plan->cell_count] =
-                plan_cell(group, plan->cell_count, number, arm < arms ? group->arms[arm].name : "empty");
+                plan_cell(group, plan->cell_count, number, arm < arms ? group->arms[arm].name : "empty",
+                          labels[slot / (arms + 1)]);
+        }
     }
     return plan;
 }
@@ -308,7 +366,8 @@ static void free_plan(struct plan *plan)
 
 /* ---- rounds ---- */
 
-static void disturb(const struct group *group, int64_t arm, int64_t block, struct wire_round *round)
+static void disturb(const struct group *group, int64_t arm, int64_t block, int64_t worker,
+                    struct wire_round *round)
 {
     static char broken[] = "gather had 1 of 5 children in flight, not 5";
     if (arm != 1)
@@ -321,6 +380,10 @@ static void disturb(const struct group *group, int64_t arm, int64_t block, struc
         round->faults_minor = 3;
     if (group->mishap == BROKEN && block == 2)
         round->error = broken;
+    if (group->mishap == MIGRATED && block == 4)
+        round->cpu_end = round->cpu_start + 1;
+    if (group->mishap == UNEQUAL && worker == 1)
+        round->cpu_ns = round->cpu_ns * 3 / 2;
     if (group->mishap == DRIFTING)
         round->wall_ns += block * 2000;
 }
@@ -374,11 +437,11 @@ static struct wire_round make_round(const struct group *group, int64_t first_cel
     round.switches_voluntary = arm->wakeups;
     round.switches_involuntary = round.faults_minor = round.faults_major = 0;
     round.runq_ns = 1500;
-    round.cpu_start = round.cpu_end = 1 + worker;
+    round.cpu_start = round.cpu_end = 1 + worker % 2;
     if (!is_harness) {
         fill_waits(group, &round);
         fill_failure(group, arm, &round);
-        disturb(group, arm_index, block, &round);
+        disturb(group, arm_index, block, worker, &round);
     }
     return round;
 }
@@ -414,49 +477,62 @@ static int put_ready(struct store *store, const struct group *group, int64_t num
     return store_put_ready(store, worker, &ready, err);
 }
 
-static int put_group(struct store *store, const struct group *group, int64_t number, int64_t first_cell,
-                     struct error *err)
+/* The slice of one label, whose workers are numbered from first_worker. */
+static int put_slice(struct store *store, const struct group *group, int64_t number, int64_t first_cell,
+                     int64_t first_worker, struct error *err)
 {
     int64_t attempt = 1;
-    if (group->mishap == GIVEN_UP)
-        return store_void_attempt(store, number, 1, "worker 0 (host box, cpu 1) lost: no heartbeat for 3 s",
-                                  err) < 0
-                   ? -1
-                   : store_fail_group(store, number, "worker 0 (host box, cpu 1) lost three times", err);
     if (group->mishap == SECOND_TRY) {
-        if (put_blocks(store, group, number, first_cell, attempt, 0, err) < 0 ||
+        if (put_blocks(store, group, number, first_cell, attempt, first_worker, err) < 0 ||
             store_void_attempt(store, number, attempt, "worker 0 (host box, cpu 1) lost: killed by signal 9",
                                err) < 0)
             return -1;
         attempt++;
     }
-    for (int64_t worker = 0; worker < group->cores; worker++)
+    for (int64_t worker = first_worker; worker < first_worker + group->cores; worker++)
         if (put_ready(store, group, number, first_cell, attempt, worker, err) < 0 ||
             put_blocks(store, group, number, first_cell, attempt, worker, err) < 0)
             return -1;
+    return 0;
+}
+
+static int put_group(struct store *store, const struct group *group, int64_t number, int64_t first_cell,
+                     int64_t label_total, struct error *err)
+{
+    if (group->mishap == GIVEN_UP)
+        return store_void_attempt(store, number, 1, "worker 0 (host box, cpu 1) lost: no heartbeat for 3 s",
+                                  err) < 0
+                   ? -1
+                   : store_fail_group(store, number, "worker 0 (host box, cpu 1) lost three times", err);
+    for (int64_t label = 0; label < label_total; label++)
+        if (put_slice(store, group, number, first_cell + label * ((int64_t)arm_count(group) + 1), label * 2,
+                      err) < 0)
+            return -1;
+    int64_t attempt = group->mishap == SECOND_TRY ? 2 : 1;
     return group->mishap == NOT_FINISHED ? 0 : store_finish_group(store, number, attempt, err);
 }
 
 /* ---- the run ---- */
 
-static int put_workers(struct store *store, struct error *err)
+static int put_workers(struct store *store, int64_t label_total, struct error *err)
 {
-    static char corefan[] = "corefan", corefan_version[] = "0.1.0", libuv[] = "libuv",
-                libuv_version[] = "1.44.2";
-    static char instance[] = "00112233445566778899aabbccddeeff", host[] = "box", boot_id[] = "boot";
+    static char corefan[] = "corefan", corefan_version[] = "0.1.0", kind[] = "libuv", libuv[] = "libuv",
+                hostile[] = HOSTILE_LABEL, libuv_version[] = "1.44.2";
+    static char instance[] = "00112233445566778899aabbccddeeff", host[] = "box",
+                hostile_host[] = HOSTILE_HOST, boot_id[] = "boot";
     static struct wire_pair versions[] = {{corefan, corefan_version}, {libuv, libuv_version}};
-    for (int64_t worker = 0; worker < 2; worker++) {
+    for (int64_t worker = 0; worker < 2 * label_total; worker++) {
         const struct wire_hello hello = {.instance = instance,
-                                         .runtime = libuv,
-                                         .label = libuv,
-                                         .host = host,
+                                         .runtime = kind,
+                                         .label = worker < 2 ? libuv : hostile,
+                                         .host = label_total > 1 ? hostile_host : host,
                                          .boot_id = boot_id,
                                          .pid = 4000 + worker,
                                          .slot = worker,
-                                         .cpu = 1 + worker,
+                                         .cpu = 1 + worker % 2,
                                          .package = 0,
                                          .numa = WIRE_NULL,
-                                         .core = 1 + worker,
+                                         .core = 1 + worker % 2,
                                          .l3 = 0,
                                          .versions = {versions, 2},
                                          .wall_clock_cost_ps = 31250,
@@ -494,13 +570,13 @@ static int fill(struct store *store, const struct scenario *scenario, const stru
                 struct error *err)
 {
     if (put_facts(store, scenario, err) < 0 || store_put_plan(store, plan, err) < 0 ||
-        put_workers(store, err) < 0)
+        put_workers(store, label_count(scenario), err) < 0)
         return -1;
     int64_t first_cell = 0;
     for (size_t i = 0; i < scenario->group_count; i++) {
-        if (put_group(store, &scenario->groups[i], (int64_t)i, first_cell, err) < 0)
+        if (put_group(store, &scenario->groups[i], (int64_t)i, first_cell, label_count(scenario), err) < 0)
             return -1;
-        first_cell += (int64_t)arm_count(&scenario->groups[i]) + 1;
+        first_cell += label_count(scenario) * ((int64_t)arm_count(&scenario->groups[i]) + 1);
     }
     return 0;
 }
