@@ -11,21 +11,22 @@ struct bounds {
     int64_t wakeups_least, wakeups_most;
 };
 
-static struct bounds bounds_of(const struct wire_cell *cell, bool waits, int64_t fanouts)
+static struct bounds bounds_of(const struct wire_cell *cell, bool waits, const struct wire_round *round)
 {
     bool whole = !cell->fail.present && !cell->stall.present && cell->timeout_ns == 0;
-    int64_t children = cell->fanout * fanouts;
+    int64_t children = cell->fanout * round->fanouts;
+    int64_t early = round->early > 0 ? round->early : 0; /* these need no wake-up of their own */
     if (strcmp(cell->arm, "empty") == 0)
         return (struct bounds){0, 0, 0, ANY};
     if (strcmp(cell->arm, "sequential") == 0)
-        return (struct bounds){whole ? 1 : 0, 1, waits && whole ? children : 0, ANY};
+        return (struct bounds){whole ? 1 : 0, 1, waits && whole ? children - early : 0, ANY};
     return (struct bounds){whole ? cell->fanout : 0, cell->fanout, 0, whole && waits ? children : ANY};
 }
 
 const char *proof_judge(const struct wire_cell *cell, bool waits, const struct wire_round *round, char *buf,
                         size_t size)
 {
-    struct bounds bounds = bounds_of(cell, waits, round->fanouts);
+    struct bounds bounds = bounds_of(cell, waits, round);
     const char *arm = cell->arm;
     if (round->early > 0 && strcmp(cell->wait, "uv_timer") != 0)
         (void)snprintf(buf, size, "%lld of %lld waits ended before their deadline", (long long)round->early,

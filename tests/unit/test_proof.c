@@ -106,6 +106,11 @@ static void uv_timer_is_known_to_be_early(void **state)
     (void)state;
     struct wire_cell cell = cell_of("gather", "uv_timer");
     const struct counted early = {"gather", 40, 1, 13, NULL}, apart = {"gather", 1, 1, 13, "1 of 40"};
+    const struct counted fewer = {"sequential", 1, 27, 13, NULL};
+    const struct counted too_few = {"sequential", 1, 26, 13, "woke up 26 times, fewer than its 27 waits"};
+    struct wire_cell sequential = cell_of("sequential", "uv_timer");
+    expect(&sequential, true, 1, &fewer);
+    expect(&sequential, true, 1, &too_few);
     expect(&cell, true, 1, &early);
     expect(&cell, true, 1, &apart);
 }
