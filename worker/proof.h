@@ -8,7 +8,7 @@
  * A round that breaks it is an error, not a number.  Where children fail, stall or time out, fewer may be
  * started, cancelled waits end at once and some are over before the loop gets to poll: then only the upper
  * bounds on what is in flight hold.  Waits on uv_timer end early, which is what that source is there to show:
- * they are counted, not refused.  Pure. */
+ * they are counted, not refused, and need no wake-up of their own.  Pure. */
 #ifndef COREFAN_WORKER_PROOF_H
 #define COREFAN_WORKER_PROOF_H
 
