@@ -7,11 +7,12 @@ Each case is drawn from its own seed (SEED + number), so one case can be drawn a
 Both answers are compared, and the runtime's is held against the invariants below.  A case that differs is shrunk as far as it
 goes and printed with its seed.  Exit 0; 1 when a case differs; 2 on bad usage.
 
-asyncio changed between the oldest interpreter supported here, 3.11, and 3.13, whose rules the runtime follows:
-  - until 3.13 a task group leaves its own cancel request on the parent (gh-116720), and does not hand on one that came from outside
-    while it raises errors.  So `parent_cancelling`, `next_await` and `turns` are left out below 3.13.
-  - where a task goes on after such a group, the request that is or is not there changes what it does next: below 3.13 a
-    group, or a timeout, that encloses another group inside the same task is not drawn (`same_task_groups`).
+asyncio changed between the oldest interpreter supported here, 3.11, and 3.13, whose rules the runtime follows.  Below 3.13:
+  - a task group leaves its own cancel request on the parent (gh-116720), and does not hand on one that came from outside while it
+    raises errors; so `parent_cancelling`, `next_await` and `turns` are not compared.
+  - early 3.11 lets a timeout in a task that was already being cancelled end as cancelled, where later ones raise TimeoutError;
+    so a timeout together with a cancel before the arm starts is not drawn.
+Nothing else differed in 30,000 cases on 3.11.2.
 """
 import argparse
 import json
@@ -84,35 +85,13 @@ def draw_case(seed):
             case["timeout_ms"] = rng.choice([0, 1, 3, 5, 8, 10, 25])
         if rng.random() < 0.5:
             case["events"] = [draw_event(rng, case) for _ in range(rng.randrange(1, 4))]
-        if NEW_RULES or not same_task_groups(case):
+        if NEW_RULES or not cancelled_before_timeout(case):
             return case
 
 
-def inline_groups(node):
-    """Task groups that run inside the task that awaits this node."""
-    if "arm" not in node:
-        return 0
-    own = int(node["arm"] == "taskgroup")
-    body = inline_groups(node["body"]) if node.get("body") else 0
-    below = sum(map(inline_groups, node["children"])) if node["arm"] == "sequential" else 0
-    return own + body + below
-
-
-def same_task_groups(case):
-    """Whether some task runs a group after, inside or under a timeout around another one."""
-    tasks = [case]
-    while tasks:
-        node = tasks.pop()
-        if inline_groups(node) + ("timeout_ms" in node) > 1:
-            return True
-        inline = [node]
-        while inline:
-            awaited = inline.pop()
-            children = awaited.get("children", [])
-            (inline if awaited.get("arm") == "sequential" else tasks).extend(c for c in children if "arm" in c)
-            if "arm" in awaited.get("body", {}):
-                inline.append(awaited["body"])
-    return False
+def cancelled_before_timeout(case):
+    return "timeout_ms" in case and any(event["action"] == "cancel_parent" and event.get("at_turn") == 0
+                                        for event in case.get("events", []))
 
 
 # both answers
@@ -174,7 +153,7 @@ def broken_waits(case, answer):
     """A leaf that nobody cancelled ends exactly when it should."""
     for path, record in answer["children"].items():
         node = node_at(case, path)
-        if "arm" in node or record["start_ms"] is None or record["cancels_delivered"]:
+        if "arm" in node or record["end_ms"] is None or record["cancels_delivered"]:
             continue
         waited = record["end_ms"] - record["start_ms"]
         if record["state_final"] != "cancelled" and waited != max(0, node.get("delay_ms", -1)):
@@ -193,7 +172,7 @@ def broken_groups(case, answer):
         prefix = path + "." if path else ""
         for index in range(len(node["children"])):
             child = f"{prefix}{index}"
-            if ends[child] is not None and ends[child] > end:
+            if (ends.get(child) or 0) > end:
                 yield f"{child} outlived its group"
             if path == "" and child in answer["orphans"]:
                 yield f"{child} is an orphan of the top group"

@@ -252,6 +252,8 @@ void runtime_timer_start_soon(struct runtime *runtime, struct timer *timer)
 void runtime_timer_foreign_fired(struct runtime *runtime, struct timer *timer)
 {
     queue_fired(runtime, timer, runtime_now(runtime));
+    /* uv_run calls timers before it polls: without this the poll after them would block although calls are queued */
+    uv_stop(runtime->loop);
 }
 
 static void undated_remove(struct runtime *runtime, struct timer *timer)

@@ -126,7 +126,8 @@ static inline bool runtime_timer_fired(struct timer *timer)
     return true;
 }
 
-/* Tell the runtime that something outside its timers will queue a call later, or no longer. */
+/* Tell the runtime that something outside its timers will queue a call later, or no longer.  A libuv callback that queues
+ * calls before the loop polls (a uv_timer, a prepare handle) must also uv_stop the loop, or the poll may block. */
 static inline void runtime_event_open(struct runtime *runtime)
 {
     runtime->events++;
