@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/personality.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -151,7 +152,6 @@ static const struct {
     {"idle_governor", SYS, "devices/system/cpu/cpuidle/current_governor", FACT_TEXT},
     {"isolated_cpus", SYS, "devices/system/cpu/isolated", FACT_CPUS_ANY},
     {"nohz_full_cpus", SYS, "devices/system/cpu/nohz_full", FACT_CPUS_ANY},
-    {"aslr", PROC, "sys/kernel/randomize_va_space", FACT_INTEGER},
     {"numa_balancing", PROC, "sys/kernel/numa_balancing", FACT_INTEGER},
     {"perf_event_paranoid", PROC, "sys/kernel/perf_event_paranoid", FACT_INTEGER},
 };
@@ -250,6 +250,17 @@ static void put_pressure(json_t *host, const struct environment_source *source)
             why = *text ? "unexpected_content" : "empty";
         environment_put(host, name, known ? environment_real(percent) : NULL, why);
     }
+}
+
+/* The level of the kernel; 0 when this process was started without (setarch -R): workers inherit that. */
+static void put_aslr(json_t *host, const struct environment_source *source)
+{
+    const char *why = NULL, *no_matter = NULL;
+    json_t *level = environment_file(FACT_INTEGER, source->proc, "sys/kernel/randomize_va_space", &why);
+    scoped_free char *personality = environment_text(source->proc, "self/personality", &no_matter);
+    if (level && personality && strtoul(personality, NULL, 16) & ADDR_NO_RANDOMIZE)
+        (void)json_integer_set(level, 0);
+    environment_put(host, "aslr", level, why);
 }
 
 static int is_visible(const struct dirent *entry)
@@ -375,6 +386,8 @@ static json_t *read_host(const struct environment_source *source)
         environment_put_cgroup,
         put_pressure,
         put_mitigations,
+        put_aslr,
+        put_model,
         put_hypervisor,
         put_load,
     };
