@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static size_t allocations;
+static volatile size_t allocations; /* volatile: to a compiler, malloc changes nothing that others see */
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -25,7 +25,9 @@ static size_t allocations;
 #endif
 
 #ifdef COUNT_BY_HOOK
-#include <sanitizer/allocator_interface.h>
+/* of the sanitizers' runtime; gcc does not install the header */
+extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+                                                     void (*on_free)(const volatile void *));
 
 static void on_malloc(const volatile void *pointer, size_t size)
 {
