@@ -93,6 +93,7 @@ def _make_uvloop(versions: dict[str, str]) -> asyncio.AbstractEventLoop:
         raise UnusableLoop(
             f"{sys.executable} has no uvloop: install python3-uvloop (Debian) or `{sys.executable} -m pip install uvloop`"
         ) from None
+    versions["wakeups"] = "voluntary context switches"
     versions["uvloop"] = str(getattr(uvloop, "__version__", "unknown"))
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop

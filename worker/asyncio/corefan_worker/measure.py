@@ -146,6 +146,7 @@ class PreparedCell:
 
     async def cost_ns(self, loops: int) -> int:
         """CPU of so many fan-outs, for calibration."""
+        self._job.tally.reset(self.cell.fanout)
         with Collector(self.cell.collector):
             outcome = await timed(self._arm, self._job.child(SplitMix(0)), self.cell.fanout, loops)
         if outcome.error is not None:
@@ -155,7 +156,7 @@ class PreparedCell:
     async def round(self, random: SplitMix) -> Round:
         """One round; chance decides which children fail."""
         tally, counter = self._job.tally, self._measured.counter
-        tally.reset()
+        tally.reset(self.cell.fanout)
         child = self._job.child(random)
         tasks_before = asyncio.all_tasks() if self._may_leave_children else set()
         with Collector(self.cell.collector) as collector:
@@ -203,8 +204,8 @@ class PreparedCell:
     def _values(
         self, outcome: Timed, before: Sample, after: Sample, wakeups: int, collections: int, failures: Round
     ) -> Round:
-        cell, tally = self.cell, self._job.tally
-        least, median, most = summary(tally.overshoots)
+        cell, overshoots = self.cell, self._job.overshoots()
+        least, median, most = summary(overshoots)
         switches = after.switches_voluntary - before.switches_voluntary
         values: Round = {
             "start_ns": outcome.start_ns,
@@ -212,8 +213,8 @@ class PreparedCell:
             "cpu_ns": outcome.cpu_ns,
             "fanouts": self.loops,
             "wakeups": switches if self._measured.counter is None else wakeups,
-            "max_in_flight": tally.max_in_flight,
-            "early": sum(overshoot < 0 for overshoot in tally.overshoots) if self._job.waits else None,
+            "max_in_flight": self._job.most_in_flight(),
+            "early": sum(overshoot < 0 for overshoot in overshoots) if self._job.waits else None,
             "overshoot_min_ns": least,
             "overshoot_p50_ns": median,
             "overshoot_max_ns": most,
@@ -225,7 +226,7 @@ class PreparedCell:
             "cpu_start": before.cpu,
             "cpu_end": after.cpu,
             "gc_runs": collections,
-            "stall_overshoot_p50_ns": summary(tally.beside_stall)[1],
+            "stall_overshoot_p50_ns": summary(self._job.overshoots_beside_stall())[1],
             **failures,
         }
         if values.get("error") is None:

@@ -1,0 +1,313 @@
+#!/usr/bin/python3
+"""Rounds of the real loops: what they record, what failures leave behind, and faults that must be noticed."""
+import asyncio
+import gc
+import importlib.util
+import os
+import subprocess
+import sys
+import unittest
+
+import paths
+from corefan_worker import loops
+from corefan_worker.arms import ARMS
+from corefan_worker.jobs import JOBS, Tally, UnusableJob, load, load_all
+from corefan_worker.slices import CannotRun, Engine, Go, Slice, Stopped
+
+KINDS = ["asyncio"] + (["uvloop"] if importlib.util.find_spec("uvloop") else [])
+MS = 1_000_000
+
+
+def cell(number, arm, job="sleep", fanout=4, delay_ns=3 * MS, **more):
+    return dict(cell=number, arm=arm, job=job, fanout=fanout, delay_ns=delay_ns, warmup=1, **more)
+
+
+class Case(unittest.TestCase):
+    kind = "asyncio"
+
+    def engine(self, own=None, between=lambda rounds: True, kind=None):
+        measured = loops.make(kind or self.kind, False)
+        self.addCleanup(measured.loop.close)
+        return Engine(measured, False, own or {}, 600_000, between)
+
+    def measure(self, cells, blocks=2, own=None, kind=None, prepare=True):
+        whole = Slice(self.engine(own, kind=kind), {"seed": 42, "blocks": blocks, "cells": cells})
+        if prepare:
+            self.prepared = whole.prepare()
+        return whole.go(Go(0, blocks))
+
+    def one(self, arm, own=None, kind=None, prepare=True, **more):
+        return self.measure([cell(0, arm, **more)], 1, own, kind, prepare)[0]
+
+
+class Rounds(Case):
+    def test_waiting_children(self):
+        for kind in KINDS:
+            for values in self.measure([cell(n, arm) for n, arm in enumerate(ARMS)], kind=kind):
+                arm = list(ARMS)[values["cell"]]
+                with self.subTest(kind, arm=arm):
+                    self.assertIsNone(values.get("error"))
+                    self.assertEqual(values["fanouts"], 1)
+                    self.assertEqual(values["max_in_flight"], {"sequential": 1, "empty": 0}.get(arm, 4))
+                    self.assertGreater(values["wall_ns"], values["cpu_ns"] / 2)
+                    if arm == "sequential":
+                        self.assertGreaterEqual(values["wakeups"] + values["early"], 4)
+                    elif arm != "empty":
+                        self.assertLessEqual(values["wakeups"], 4)
+                        self.assertGreaterEqual(values["wakeups"], 1)
+                    if arm != "empty":
+                        self.assertLessEqual(values["overshoot_min_ns"], values["overshoot_p50_ns"])
+                        self.assertLessEqual(values["overshoot_p50_ns"], values["overshoot_max_ns"])
+                        self.assertEqual(values["early"] > 0, values["overshoot_min_ns"] < 0)
+                    if kind == "asyncio" and arm != "empty":
+                        self.assertGreaterEqual(values["wall_ns"], (12 if arm == "sequential" else 3) * MS - 1000)
+
+    def test_no_wait_children_are_calibrated_and_run_bare(self):
+        for kind in KINDS:
+            cells = [cell(n, arm, job="noop", fanout=2, delay_ns=0, calibrated=True) for n, arm in enumerate(ARMS)]
+            rounds = self.measure(cells, 1, kind=kind)
+            loops_of = {one["cell"]: one["loops"] for one in self.prepared}
+            for values in rounds:
+                arm = list(ARMS)[values["cell"]]
+                with self.subTest(kind, arm=arm):
+                    self.assertIsNone(values.get("error"))
+                    self.assertEqual(values["fanouts"], loops_of[values["cell"]])
+                    self.assertGreater(values["fanouts"], 1)
+                    self.assertEqual(values["max_in_flight"], {"sequential": 1, "empty": 0}.get(arm, 2))
+                    self.assertEqual(values["gc_runs"], 0)
+                    self.assertIsNone(values["early"])
+                    self.assertIsNone(values["overshoot_p50_ns"])
+
+    def test_cpu_is_burnt(self):
+        for arm in ("sequential", "gather"):
+            values = self.one(arm, job="cpu", delay_ns=2 * MS)
+            self.assertGreaterEqual(values["cpu_ns"], 8 * MS)
+            self.assertIsNone(values.get("error"))
+
+    def test_the_same_cells_in_the_same_order(self):
+        cells = [cell(10 + n, arm, job="noop", delay_ns=0) for n, arm in enumerate(ARMS)]
+        rounds = self.measure(cells, 2)
+        self.assertEqual([one["cell"] - 10 for one in rounds], [5, 3, 0, 1, 4, 2, 0, 4, 3, 2, 1, 5])
+        self.assertEqual([one["position"] for one in rounds], [0, 1, 2, 3, 4, 5] * 2)
+
+    def test_stall_is_burnt_and_the_others_are_told_apart(self):
+        values = self.one("gather", stall={"children": 1, "cpu_ns": 20 * MS})
+        self.assertGreaterEqual(values["cpu_ns"], 20 * MS)
+        self.assertIsNotNone(values["stall_overshoot_p50_ns"])
+        self.assertIsNone(self.one("gather", stall={"children": 4, "cpu_ns": MS})["stall_overshoot_p50_ns"])
+        self.assertIsNone(self.one("gather")["stall_overshoot_p50_ns"])
+
+
+class Tallies(unittest.TestCase):
+    def tally(self, *pairs):
+        tally = Tally()
+        tally.reset(len(pairs))
+        tally.starts[:], tally.wakes[:] = zip(*pairs)
+        return tally
+
+    def test_most_waiting(self):
+        self.assertEqual(self.tally((1, 5), (2, 6), (3, 7)).most_waiting(), 3)
+        self.assertEqual(self.tally((1, 2), (2, 3), (3, 4)).most_waiting(), 1)
+        self.assertEqual(self.tally((1, 4), (2, 3), (3, 9)).most_waiting(), 2)
+        self.assertEqual(self.tally((1, 0), (2, 0), (0, 0)).most_waiting(), 2)
+        self.assertEqual(self.tally((0, 0)).most_waiting(), 0)
+
+    def test_overshoots(self):
+        self.assertEqual(self.tally((10, 15), (10, 0), (12, 16)).overshoots(5), [0, -1])
+        self.assertEqual(self.tally((10, 15), (10, 0), (12, 16)).overshoots(5, first=1), [-1])
+
+
+class Collector(Case):
+    def rubbish(self):
+        async def make_cycles(index):
+            for _ in range(3000):
+                cycle = []
+                cycle.append(cycle)
+
+        return {"rubbish": make_cycles}
+
+    def runs(self, **more):
+        return self.one("gather", own=self.rubbish(), job="rubbish", prepare=False, **more)["gc_runs"]
+
+    def test_as_a_user_has_it(self):
+        self.assertGreater(self.runs(), 0)
+        self.assertGreater(self.runs(gc="on"), 0)
+        self.assertTrue(gc.isenabled())
+
+    def test_off(self):
+        self.assertEqual(self.runs(gc="off"), 0)
+        self.assertTrue(gc.isenabled())
+
+    def test_freeze(self):
+        self.assertGreater(self.runs(gc="freeze"), 0)
+        self.assertEqual(gc.get_freeze_count(), 0)
+
+
+class Failures(Case):
+    def fail(self, arm, **fail):
+        told = dict(dict(children=2, at_ns=2 * MS), **fail)
+        return self.one(arm, delay_ns=8 * MS, fail=told)
+
+    def account(self, values):
+        return values["orphans"], values["errors_seen"], values["errors_lost"]
+
+    def test_policies(self):
+        for kind in KINDS:
+            self.kind = kind
+            for arm, expected in {
+                "sequential": (0, 1, 0),
+                "gather": (2, 1, 1),
+                "gather-return-exceptions": (0, 2, 0),
+                "tasks": (2, 1, 1),
+                "taskgroup": (0, 2, 0),
+            }.items():
+                with self.subTest(kind, arm=arm):
+                    values = self.fail(arm)
+                    self.assertIsNone(values["error"])
+                    # two equal timers may fire in two turns, so that one error comes before the other
+                    self.assertIn(values["orphans"], (expected[0], expected[0] + 1) if expected[0] else (0,))
+                    self.assertEqual(self.account(values)[1:], expected[1:])
+                    early = arm != "gather-return-exceptions"
+                    self.assertEqual(values["time_to_error_ns"] is not None, early)
+                    if early:
+                        self.assertLess(values["time_to_error_ns"], 8 * MS)
+                    self.assertEqual(values["drain_ns"] > MS, arm in ("gather", "tasks"))
+                    self.assertEqual(values["wasted_cpu_ns"] > 0, arm in ("gather", "tasks"))
+
+    def test_clean_up_is_waited_for(self):
+        quick = self.fail("taskgroup")["wall_ns"]
+        slow = self.fail("taskgroup", on_cancel="cleanup", cleanup_ns=20 * MS)["wall_ns"]
+        self.assertGreater(slow - quick, 10 * MS)
+
+    def test_suppressed_cancels_end_the_children_well(self):
+        self.assertEqual(self.account(self.fail("taskgroup", on_cancel="suppress")), (0, 2, 0))
+
+    def test_a_child_that_cancels_itself(self):
+        gather = self.fail("gather", children=1, outcome="cancel")
+        self.assertEqual(self.account(gather), (3, 0, 0))
+        self.assertIsNotNone(gather["time_to_error_ns"])
+        self.assertEqual(self.account(self.fail("taskgroup", children=1, outcome="cancel")), (0, 0, 0))
+
+    def test_timeout(self):
+        for arm, orphans in {"gather": 0, "tasks": 3, "taskgroup": 0, "sequential": 0}.items():
+            values = self.one(arm, delay_ns=30 * MS, timeout_ns=5 * MS)
+            self.assertIsNone(values["error"], arm)
+            self.assertLess(values["time_to_error_ns"], 30 * MS)
+            self.assertEqual(values["orphans"], orphans, arm)
+
+    def test_an_exception_of_an_own_coroutine_is_an_outcome(self):
+        async def sometimes(index):
+            await asyncio.sleep(0.001)
+            if index == 1:
+                raise ValueError("out of stock")
+            return index
+
+        values = self.one("gather-return-exceptions", own={"mine": sometimes}, job="mine")
+        self.assertEqual(self.account(values), (0, 1, 0))
+        self.assertIsNone(values["error"])
+        values = self.one("taskgroup", own={"mine": sometimes}, job="mine")
+        self.assertEqual(self.account(values), (0, 1, 0))
+        self.assertIsNotNone(values["time_to_error_ns"])
+
+
+class Faults(Case):
+    def test_a_concurrent_arm_that_is_secretly_serial(self):
+        original = ARMS["gather"]
+        self.addCleanup(ARMS.__setitem__, "gather", original)
+        ARMS["gather"] = ARMS["sequential"]
+        self.assertIn("gather had 1 of 4", self.one("gather", prepare=False)["error"])
+
+    def test_a_plain_loop_that_is_secretly_concurrent(self):
+        original = ARMS["sequential"]
+        self.addCleanup(ARMS.__setitem__, "sequential", original)
+        ARMS["sequential"] = ARMS["gather"]
+        self.assertIn("sequential had 4 of 4", self.one("sequential", prepare=False)["error"])
+
+    def test_what_cannot_be_run_is_refused_before_it_starts(self):
+        for wrong, part in [
+            (dict(arm="juggle"), "juggle"),
+            (dict(arm="gather", job="dig"), "dig"),
+            (dict(arm="gather", clients=2, duration_ns=10), "windows"),
+            (dict(arm="gather", job="noop", calibrated=True, fail={"children": 1}), "fail"),
+            (dict(arm="gather", job="cpu", stall={"children": 1, "cpu_ns": 1}), "stall"),
+        ]:
+            with self.assertRaisesRegex(CannotRun, part):
+                Slice(self.engine(), {"seed": 1, "blocks": 1, "cells": [cell(0, **wrong)]})
+
+    def test_blocks_and_cells_that_are_not_there(self):
+        whole = Slice(self.engine(), {"seed": 1, "blocks": 3, "cells": [cell(0, "gather", delay_ns=0, job="noop")]})
+        self.assertEqual(len(whole.go(Go(1, 2))), 2)
+        for go in (Go(2, 2), Go(0, 1, cell=7)):
+            with self.assertRaises(CannotRun):
+                whole.go(go)
+
+    def test_it_stops_between_rounds(self):
+        seen = []
+
+        def between(rounds):
+            seen.append(rounds)
+            return rounds < 3
+
+        engine = self.engine(between=between)
+        whole = Slice(engine, {"seed": 1, "blocks": 9, "cells": [cell(0, "gather", job="noop", delay_ns=0)]})
+        with self.assertRaises(Stopped):
+            whole.go(Go(0, 9))
+        self.assertEqual(seen, [1, 2, 3])
+
+
+class OwnCoroutines(unittest.TestCase):
+    def test_what_is_no_async_callable_is_refused_in_a_line(self):
+        for target, part in [
+            ("asyncio:sleep", None),
+            ("no.such.module:f", "cannot import"),
+            ("asyncio:nothing", "has no"),
+            ("json:dumps", "not an async callable"),
+            ("json:JSONEncoder", "not an async callable"),
+            (":f", "MODULE:FUNCTION"),
+        ]:
+            if part is None:
+                self.assertIs(load("x", target), asyncio.sleep)
+                continue
+            with self.assertRaisesRegex(UnusableJob, part):
+                load("x", target)
+
+    def test_built_in_names_are_taken(self):
+        for name in JOBS:
+            with self.assertRaisesRegex(UnusableJob, "built in"):
+                load_all({name: "asyncio:sleep"}, None)
+
+
+class Interpreters(unittest.TestCase):
+    """The measured half on whatever other interpreters are here."""
+
+    SCRIPT = """
+import sys
+from corefan_worker import loops
+from corefan_worker.slices import Engine, Go, Slice
+eager = sys.version_info >= (3, 12)
+engine = Engine(loops.make("asyncio", eager), eager, {}, 600_000, lambda rounds: True)
+cells = [dict(cell=n, arm=arm, job=job, fanout=3, delay_ns=delay, warmup=1, calibrated=job == "noop")
+         for n, (arm, job, delay) in enumerate([("tasks", "noop", 0), ("gather", "noop", 0), ("tasks", "sleep", 2_000_000),
+                                                ("gather", "sleep", 2_000_000), ("sequential", "sleep", 2_000_000)])]
+whole = Slice(engine, {"seed": 1, "blocks": 1, "cells": cells})
+whole.prepare()
+rounds = sorted(whole.go(Go(0, 1)), key=lambda one: one["cell"])
+assert [one.get("error") for one in rounds] == [None] * 5, rounds
+print(*[one["max_in_flight"] for one in rounds])
+"""
+
+    def test_other_versions(self):
+        places = os.environ.get("COREFAN_PYTHONS", "").split(os.pathsep)
+        places += [f"/usr/bin/python3.{minor}" for minor in range(10, 16)]
+        for python in filter(os.path.exists, filter(None, places)):
+            with self.subTest(python):
+                got = subprocess.run([python, "-c", self.SCRIPT], env={**os.environ, "PYTHONPATH": paths.PACKAGE},
+                                     capture_output=True, text=True, check=False)
+                self.assertEqual(got.returncode, 0, got.stderr)
+                words = [python, "-c", "import sys; print(sys.version_info >= (3, 12))"]
+                eager = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == "True"
+                self.assertEqual(got.stdout.split(), ["1" if eager else "3", "3", "3", "3", "1"])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
