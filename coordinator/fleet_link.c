@@ -1,0 +1,192 @@
+#include "coordinator/fleet_link.h"
+
+#include "base/memory.h"
+#include "coordinator/endpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <zmq.h>
+
+struct link {
+    void *context, *socket;
+    char *directory; /* private, ours to remove; or NULL */
+    char *endpoint;
+    zmq_msg_t frame;
+    bool frame_open;
+    int fd;
+};
+
+/* A socket per worker: take as many files as we may. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int private_directory(char **ret, struct error *err)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    if (!base || base[0] != '/' || strlen(base) > 64 || access(base, W_OK) < 0)
+        base = "/tmp";
+    char *directory = memory_format("%s/corefan-XXXXXX", base);
+    if (!mkdtemp(directory)) { /* mode 0700 */
+        error_set(err, ERROR_INTERNAL, "cannot make a directory in %s: %s", base, strerror(errno));
+        free(directory);
+        return -1;
+    }
+    *ret = directory;
+    return 0;
+}
+
+static int set_number(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value);
+}
+
+static int make_socket(struct link *link, const struct link_config *config, struct error *err)
+{
+    const int64_t largest = WIRE_MAX_FRAME_BYTES;
+    link->context = zmq_ctx_new();
+    for (size_t i = 0; link->context && i < config->housekeeping_count; i++)
+        zmq_ctx_set(link->context, ZMQ_THREAD_AFFINITY_CPU_ADD, (int)config->housekeeping[i]);
+    if (link->context)
+        link->socket = zmq_socket(link->context, ZMQ_ROUTER);
+    if (!link->socket)
+        return error_set(err, ERROR_INTERNAL, "cannot make a ZeroMQ socket: %s", zmq_strerror(errno));
+    int failed = set_number(link->socket, ZMQ_ROUTER_MANDATORY, 1) |
+                 set_number(link->socket, ZMQ_LINGER, LINK_LINGER_MS) |
+                 set_number(link->socket, ZMQ_SNDHWM, LINK_QUEUE_FRAMES) |
+                 set_number(link->socket, ZMQ_RCVHWM, LINK_QUEUE_FRAMES) |
+                 set_number(link->socket, ZMQ_BACKLOG, 1024) |
+                 zmq_setsockopt(link->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
+    if (config->listen && strchr(config->listen, '['))
+        failed |= set_number(link->socket, ZMQ_IPV6, 1);
+    if (failed)
+        return error_set(err, ERROR_INTERNAL, "cannot set up a ZeroMQ socket: %s", zmq_strerror(errno));
+    return 0;
+}
+
+static int bind_socket(struct link *link, const struct link_config *config, struct error *err)
+{
+    char bound[512];
+    size_t size = sizeof bound, fd_size = sizeof link->fd;
+    if (!config->listen && private_directory(&link->directory, err) < 0)
+        return -1;
+    scoped_free char *wanted =
+        config->listen ? memory_text(config->listen) : memory_format("ipc://%s/fleet", link->directory);
+    if (endpoint_claim(wanted, err) < 0)
+        return -1;
+    if (zmq_bind(link->socket, wanted) < 0)
+        return error_set(err, ERROR_USAGE, "cannot listen at '%s': %s", wanted, zmq_strerror(errno));
+    if (zmq_getsockopt(link->socket, ZMQ_LAST_ENDPOINT, bound, &size) < 0 ||
+        zmq_getsockopt(link->socket, ZMQ_FD, &link->fd, &fd_size) < 0)
+        return error_set(err, ERROR_INTERNAL, "cannot ask a ZeroMQ socket: %s", zmq_strerror(errno));
+    link->endpoint = memory_text(bound);
+    return 0;
+}
+
+int link_open(const struct link_config *config, struct link **ret, struct error *err)
+{
+    struct link *link = memory_zeroed(1, sizeof *link);
+    raise_file_limit();
+    if (make_socket(link, config, err) < 0 || bind_socket(link, config, err) < 0) {
+        link_close(link);
+        return -1;
+    }
+    *ret = link;
+    return 0;
+}
+
+static void remove_directory(const char *directory)
+{
+    scoped_free char *path = memory_format("%s/fleet", directory);
+    unlink(path);
+    rmdir(directory);
+}
+
+void link_close(struct link *link)
+{
+    if (!link)
+        return;
+    if (link->frame_open)
+        zmq_msg_close(&link->frame);
+    if (link->socket)
+        zmq_close(link->socket);
+    if (link->context)
+        zmq_ctx_term(link->context);
+    if (link->directory)
+        remove_directory(link->directory);
+    free(link->directory);
+    free(link->endpoint);
+    free(link);
+}
+
+const char *link_endpoint(const struct link *link)
+{
+    return link->endpoint;
+}
+
+int link_fd(const struct link *link)
+{
+    return link->fd;
+}
+
+static bool receive_part(struct link *link, zmq_msg_t *part)
+{
+    zmq_msg_init(part);
+    if (zmq_msg_recv(part, link->socket, ZMQ_DONTWAIT) >= 0)
+        return true;
+    zmq_msg_close(part);
+    return false;
+}
+
+static void skip_parts(struct link *link)
+{
+    zmq_msg_t part;
+    bool more = true;
+    while (more && receive_part(link, &part)) {
+        more = zmq_msg_more(&part);
+        zmq_msg_close(&part);
+    }
+}
+
+bool link_receive(struct link *link, struct link_frame *ret)
+{
+    zmq_msg_t identity;
+    if (link->frame_open)
+        zmq_msg_close(&link->frame);
+    link->frame_open = false;
+    if (!receive_part(link, &identity))
+        return false;
+    size_t bytes = zmq_msg_size(&identity);
+    ret->identity_bytes = bytes < sizeof ret->identity ? bytes : sizeof ret->identity;
+    memcpy(ret->identity, zmq_msg_data(&identity), ret->identity_bytes);
+    zmq_msg_close(&identity);
+    if (!receive_part(link, &link->frame))
+        return false;
+    link->frame_open = true;
+    ret->data = zmq_msg_data(&link->frame);
+    ret->size = zmq_msg_size(&link->frame);
+    ret->several = zmq_msg_more(&link->frame);
+    if (ret->several)
+        skip_parts(link);
+    return true;
+}
+
+int link_send(struct link *link, const void *identity, size_t identity_bytes, const void *data, size_t size,
+              const char **ret_why)
+{
+    int sent = zmq_send(link->socket, identity, identity_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    if (sent >= 0)
+        sent = zmq_send(link->socket, data, size, ZMQ_DONTWAIT);
+    if (sent >= 0)
+        return 0;
+    *ret_why = errno == EAGAIN ? "it does not read what is sent to it" : "its connection is gone";
+    return -1;
+}
