@@ -10,8 +10,10 @@
 #include "base/clock.h"
 #include "tests/conformance/play.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <uv.h>
 
 struct options {
@@ -282,14 +284,28 @@ static int run_cases(json_t *cases, const struct options *options, struct error 
     return failed > 0;
 }
 
-static int run_file(const struct options *options, struct error *err)
+static json_t *load(const char *path, struct error *err)
 {
     json_error_t where;
-    json_t *cases = json_load_file(options->file, 0, &where);
-    if (!cases) {
+    json_t *cases = NULL;
+    struct stat status;
+    FILE *file = fopen(path, "r");
+    if (!file || fstat(fileno(file), &status) != 0)
+        (void)error_set(err, ERROR_USAGE, "%s", strerror(errno));
+    else if (S_ISDIR(status.st_mode))
+        (void)error_set(err, ERROR_USAGE, "is a directory");
+    else if (!(cases = json_loadf(file, 0, &where)))
         (void)error_set(err, ERROR_USAGE, "line %d: %s", where.line, where.text);
+    if (file)
+        (void)fclose(file);
+    return cases;
+}
+
+static int run_file(const struct options *options, struct error *err)
+{
+    json_t *cases = load(options->file, err);
+    if (!cases)
         return 2;
-    }
     int rc = check_file(cases, options, err) != 0 ? 2 : run_cases(cases, options, err);
     json_decref(cases);
     return rc;

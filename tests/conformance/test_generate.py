@@ -121,7 +121,7 @@ class Program(unittest.TestCase):
                   {"children": [{"delay_ms": "5"}]}, {"children": [{"delay_ms": 1.5}]}, {"children": [{"delay_ms": 10**18}]},
                   {"children": [{"outcome": "kbd"}]}, {"children": [{"on_cancel": "spawn"}]},
                   {"children": [{"on_cancel": "cleanup"}]}, {"children": [{"outcome": "fail", "value": []}]},
-                  {"children": [{"kind": "future"}]}, {"body": {}}, {"events": 1}, {"events": [1]},
+                  {"children": [{"kind": "future"}]}, {"body": 3}, {"events": 1}, {"events": [1]},
                   {"events": [{"at_ms": 1}]}, {"events": [{"action": "cancel_parent"}]},
                   {"events": [{"at_ms": 1, "action": "cancel_child"}]}, {"events": [{"at_turn": 10**9, "action": "cancel_parent"}]},
                   {"events": [{"at_turn": 0, "action": "cancel_gather"}]}, {"timeout_ms": None}, {"parent_cancel_at_ms": "1"}]
