@@ -65,6 +65,15 @@ static int load_status(struct store *store, struct summary *summary, struct erro
     return 0;
 }
 
+static int load_elapsed(struct store *store, struct summary *summary, struct error *err)
+{
+    scoped_free char *stored = NULL;
+    if (store_get_fact(store, "elapsed_ns", &stored, err) < 0)
+        return -1;
+    summary->elapsed_ns = stored ? figure((double)strtoll(stored, NULL, 10)) : no_figure("not_stored");
+    return 0;
+}
+
 /* ---- workers ---- */
 
 static struct summary_figure known_or(int64_t value, double scale, const char *why)
@@ -285,7 +294,8 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
 {
     struct summary *summary = memory_zeroed(1, sizeof *summary);
     if (store_load(store, &summary->source, err) < 0 || load_facts(store, summary, err) < 0 ||
-        fill_groups(store, summary->source, summary, err) < 0 || load_status(store, summary, err) < 0) {
+        fill_groups(store, summary->source, summary, err) < 0 || load_status(store, summary, err) < 0 ||
+        load_elapsed(store, summary, err) < 0 || summary_judge_thresholds(store, summary, err) < 0) {
         summary_free(summary);
         return -1;
     }
@@ -322,6 +332,12 @@ void summary_free(struct summary *summary)
         free(summary->cells[i].verdict_reason);
         free(summary->cells[i].workers);
     }
+    for (size_t i = 0; i < summary->condition_count; i++) {
+        free(summary->conditions[i].text);
+        free(summary->conditions[i].metric);
+    }
+    free(summary->conditions);
+    free(summary->thresholds);
     free(summary->workers);
     free(summary->groups);
     free(summary->cells);

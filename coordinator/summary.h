@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "coordinator/stats.h"
+#include "coordinator/threshold.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -164,6 +165,23 @@ struct summary_finding {
         sequential; /* cells; the fastest concurrent arm, gather where it is within the other's interval */
 };
 
+/* An entry of the sweep's `expect`. */
+struct summary_condition {
+    char *text; /* "arm: gather, metric: over_ideal_x, max: 1.05" */
+    char *metric;
+    int64_t outcomes[3]; /* of its cells, by enum threshold_outcome */
+};
+
+/* A condition against one of the cells that it speaks of. */
+struct summary_threshold {
+    size_t condition, cell; /* indexes */
+    const char *metric;     /* of the condition */
+    struct stats_estimate figure;
+    struct threshold bounds;
+    enum threshold_outcome outcome;
+    const char *why; /* when undecided */
+};
+
 struct summary {
     const char *status; /* complete, incomplete, interrupted */
     char *run_id, *name, *seed, *started_at, *finished_at, *sweep_sha256,
@@ -178,6 +196,13 @@ struct summary {
     struct summary_scaling *scaling;
     struct summary_finding *findings;
     size_t worker_count, group_count, cell_count, scaling_count, finding_count;
+
+    struct summary_condition *conditions;
+    struct summary_threshold *thresholds; /* by condition, then cell */
+    size_t condition_count, threshold_count;
+    size_t conditions_failed;         /* some cell fails */
+    size_t conditions_undecided;      /* none fails, but not every cell passes */
+    struct summary_figure elapsed_ns; /* of the run, on a clock that does not step */
 
     int64_t *measured_cpus; /* ascending, on the first host */
     size_t measured_cpu_count;
@@ -195,5 +220,24 @@ struct summary {
 int summary_build(struct store *store, struct summary **ret, struct error *err);
 
 void summary_free(struct summary *summary); /* NULL is fine */
+
+/* What the run comes to, first what weighs most: interrupted (130), incomplete (3), a threshold that failed (99), one
+ * that could not be decided (98), or ERROR_NONE.  error_exit_code has the numbers. */
+enum error_kind summary_exit_kind(const struct summary *summary);
+
+/* The figure that a threshold calls by this name ("wall_ns", "wall_ns.max", "speedup_x"); false for no such name.
+ * over_ideal_x has the interval of p50 wall; what never has one is not bounded and says no why. */
+bool summary_find_metric(const struct summary_cell *cell, const char *name, struct stats_estimate *ret);
+
+/* A round that is a number, per fan-out. */
+struct summary_round {
+    int64_t worker, block;
+    double wall_ns, cpu_ns;
+    bool clean; /* without a flag */
+};
+
+/* The rounds behind a cell of the summary (cell->number), by worker, then block.  free() *ret. */
+int summary_load_rounds(struct store *store, const struct summary *summary, int64_t cell_number,
+                        struct summary_round **ret, size_t *ret_count, struct error *err);
 
 #endif

@@ -71,6 +71,24 @@ void cell_rounds_release(struct cell_rounds *rounds)
     *rounds = (struct cell_rounds){0};
 }
 
+int summary_load_rounds(struct store *store, const struct summary *summary, int64_t cell_number,
+                        struct summary_round **ret, size_t *ret_count, struct error *err)
+{
+    struct cell_rounds rounds;
+    if (cell_rounds_load(store, &summary->source->cells[cell_number], &rounds, err) < 0)
+        return -1;
+    struct summary_round *list = memory_zeroed(rounds.count + 1, sizeof *list);
+    for (size_t i = 0; i < rounds.count; i++) {
+        const struct round_value *from = &rounds.values[i];
+        list[i] =
+            (struct summary_round){from->worker, from->block, from->wall_ns, from->cpu_ns, from->flags == 0};
+    }
+    *ret = list;
+    *ret_count = rounds.count;
+    cell_rounds_release(&rounds);
+    return 0;
+}
+
 /* ---- columns of values ---- */
 
 double round_wall_ns(const struct round_value *value)

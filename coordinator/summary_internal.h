@@ -85,6 +85,9 @@ void summary_fill_gang(const struct cell_context *context, struct summary_scalin
 /* Rows for the cells with several cores hold skew and overlap already: adds efficiency. */
 void summary_fill_efficiency(struct summary *summary);
 
+/* What the sweep expects of the cells; after all their figures. */
+int summary_judge_thresholds(struct store *store, struct summary *summary, struct error *err);
+
 /* The groups that are told in words. */
 void summary_find(struct summary *summary);
 

@@ -277,6 +277,33 @@ static json_t *scaling_object(const struct summary *summary, size_t index)
     return object;
 }
 
+static void put_bound(json_t *object, const char *name, bool set, double value)
+{
+    const struct summary_figure bound = {set, value, "not_set"};
+    put_figure(object, name, &bound, RATIO);
+}
+
+static json_t *threshold_object(const struct summary *summary, size_t index)
+{
+    const struct summary_threshold *row = &summary->thresholds[index];
+    json_t *object = json_object();
+    put_integer(object, "threshold", (int64_t)row->condition + 1);
+    (void)json_object_set_new(object, "condition", text(summary->conditions[row->condition].text));
+    (void)json_object_set_new(object, "id", text(summary->cells[row->cell].id));
+    (void)json_object_set_new(object, "metric", text(row->metric));
+    put_bound(object, "min", row->bounds.has_min, row->bounds.min);
+    put_bound(object, "max", row->bounds.has_max, row->bounds.max);
+    struct stats_estimate figure = row->figure;
+    if (figure.known && !figure.bounded && !figure.why)
+        figure.why = "never_has_an_interval";
+    put_estimate(object, "estimate", &figure, RATIO);
+    if (row->outcome == THRESHOLD_UNDECIDED)
+        put_null(object, "passed", row->why);
+    else
+        (void)json_object_set_new(object, "passed", json_boolean(row->outcome == THRESHOLD_PASSED));
+    return object;
+}
+
 static json_t *run_object(const struct summary *summary)
 {
     json_t *object = json_object();
@@ -347,6 +374,8 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("cells", summary, summary->cell_count, cell_object, out);
     (void)fputs(",\n\"capacity\": [],\n", out);
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
-    (void)fputs(",\n\"thresholds\": []\n}\n", out);
+    (void)fputs(",\n", out);
+    dump_list("thresholds", summary, summary->threshold_count, threshold_object, out);
+    (void)fputs("\n}\n", out);
     return ferror(out) ? -1 : 0;
 }

@@ -30,5 +30,7 @@ int report_json(const struct summary *summary,
                 FILE *out); /* summary.json of the contract; an entry of a list per line */
 int report_csv(const struct summary *summary,
                FILE *out); /* a row per cell; RFC 4180 but for line ends, which are \n */
+/* JUnit XML: a case per cell; failure: a threshold failed; skipped: one is undecided; error: invalid or incomplete */
+int report_junit(const struct summary *summary, FILE *out);
 
 #endif

@@ -514,6 +514,105 @@ static void print_scaling(FILE *out, const struct summary *summary)
     }
 }
 
+/* ---- thresholds ---- */
+
+#define MOST_TOLD 20 /* cells per threshold */
+
+/* A figure by the unit that its name ends in. */
+static const char *metric_value(char *buf, const char *metric, double value)
+{
+    if (strstr(metric, "_ns"))
+        return duration(buf, true, value);
+    (void)snprintf(buf, FIGURE_BYTES, strstr(metric, "_x") ? "%.4g" : "%.6g", value);
+    return buf;
+}
+
+static void tell_threshold(FILE *out, const struct summary *summary, const struct summary_threshold *row)
+{
+    struct line line = {.length = 0};
+    char value[FIGURE_BYTES], lo[FIGURE_BYTES], hi[FIGURE_BYTES];
+    bool failed = row->outcome == THRESHOLD_FAILED;
+    add(&line, "  %s, %s", summary->cells[row->cell].id, failed ? "failed" : "undecided");
+    if (!failed)
+        add(&line, " (%s)", row->why);
+    if (row->figure.known)
+        add(&line, ": %s", metric_value(value, row->metric, row->figure.value));
+    if (row->figure.known && row->figure.bounded)
+        add(&line, ", interval %s to %s at %.1f %%", metric_value(lo, row->metric, row->figure.ci_lo),
+            metric_value(hi, row->metric, row->figure.ci_hi), row->figure.ci_level * 100);
+    print_wrapped(out, &line);
+}
+
+static void print_condition(FILE *out, const struct summary *summary, size_t index)
+{
+    const struct summary_condition *condition = &summary->conditions[index];
+    const int64_t *outcomes = condition->outcomes;
+    int64_t cells = outcomes[THRESHOLD_PASSED] + outcomes[THRESHOLD_FAILED] + outcomes[THRESHOLD_UNDECIDED];
+    int64_t told = 0;
+    struct line line = {.length = 0};
+    add(&line, "%s: %lld of %lld cell%s passed", condition->text, (long long)outcomes[THRESHOLD_PASSED],
+        (long long)cells, plural(cells));
+    print_wrapped(out, &line);
+    for (size_t i = 0; i < summary->threshold_count; i++) {
+        const struct summary_threshold *row = &summary->thresholds[i];
+        if (row->condition == index && row->outcome != THRESHOLD_PASSED && told++ < MOST_TOLD)
+            tell_threshold(out, summary, row);
+    }
+    if (told > MOST_TOLD)
+        (void)fprintf(out, "  and %lld cells more\n", (long long)(told - MOST_TOLD));
+}
+
+static void print_thresholds(FILE *out, const struct summary *summary)
+{
+    if (summary->condition_count > 0)
+        (void)fputs("\nThresholds\n", out);
+    for (size_t i = 0; i < summary->condition_count; i++)
+        print_condition(out, summary, i);
+}
+
+/* "4m12s" */
+static void add_elapsed(struct line *line, const struct summary_figure *elapsed_ns)
+{
+    if (!elapsed_ns->known)
+        return;
+    long long seconds = llround(elapsed_ns->value / 1e9), minutes = seconds / 60, hours = minutes / 60;
+    if (hours > 0)
+        add(line, ", %lldh%02lldm%02llds", hours, minutes % 60, seconds % 60);
+    else if (minutes > 0)
+        add(line, ", %lldm%02llds", minutes, seconds % 60);
+    else
+        add(line, ", %llds", seconds);
+}
+
+/* One line for a gate: "PASS 44 cells, 3 thresholds, 4m12s". */
+static void print_outcome(FILE *out, const struct summary *summary)
+{
+    static const struct {
+        enum error_kind kind;
+        const char *word;
+    } words[] = {
+        {ERROR_NONE, "PASS"},
+        {ERROR_INCOMPLETE, "INCOMPLETE"},
+        {ERROR_FAILED, "FAIL"},
+        {ERROR_INCONCLUSIVE, "INCONCLUSIVE"},
+        {ERROR_INTERRUPTED, "INTERRUPTED"},
+    };
+    struct line line = {.length = 0};
+    if (summary->condition_count == 0)
+        return;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].kind == summary_exit_kind(summary))
+            add(&line, "%s", words[i].word);
+    add(&line, " %zu cell%s, %zu threshold%s", summary->cell_count, plural((int64_t)summary->cell_count),
+        summary->condition_count, plural((int64_t)summary->condition_count));
+    if (summary->conditions_failed > 0)
+        add(&line, ", %zu failed", summary->conditions_failed);
+    if (summary->conditions_undecided > 0)
+        add(&line, ", %zu undecided", summary->conditions_undecided);
+    add_elapsed(&line, &summary->elapsed_ns);
+    print_wrapped(out, &line);
+}
+
 /* ---- the whole ---- */
 
 static void print_identity(FILE *out, const struct summary *summary)
@@ -534,6 +633,8 @@ int report_text(const struct summary *summary, FILE *out)
     for (size_t i = 0; i < summary->group_count; i++)
         print_group(out, summary, &summary->groups[i]);
     print_scaling(out, summary);
+    print_thresholds(out, summary);
     print_identity(out, summary);
+    print_outcome(out, summary);
     return ferror(out) ? -1 : 0;
 }
