@@ -184,11 +184,10 @@ static bool stat_number(const char *stat, int place, int64_t *ret)
 {
     const char *end = strrchr(stat, ')');
     scoped_free char *text = memory_text(end ? end + 1 : "");
-    char *rest = text, *word = NULL;
-    for (int i = 3; i <= place; i++)
-        if (!(word = strtok_r(rest, " ", &rest)))
-            return false;
-    return environment_integer(word, ret);
+    char *rest = text, *word = strtok_r(rest, " ", &rest);
+    for (int i = 3; word && i < place; i++)
+        word = strtok_r(rest, " ", &rest);
+    return word && environment_integer(word, ret);
 }
 
 static void put_scheduling(json_t *host, const struct environment_source *source)

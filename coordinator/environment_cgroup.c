@@ -263,9 +263,8 @@ static void put_cpu(json_t *host, const struct environment_source *source)
 {
     struct place place = find_place(source, "cpu");
     struct limit limit = find_limit(&place, read_quota);
-    const char *why = limit.why;
-    json_t *path =
-        place.version ? environment_value(FACT_TEXT, *place.inside ? place.inside : "/", &why) : NULL;
+    const char *why = limit.why, *inside = place.inside && *place.inside ? place.inside : "/";
+    json_t *path = place.version ? environment_value(FACT_TEXT, inside, &why) : NULL;
     environment_put(host, "cgroup_version", place.version ? json_integer(place.version) : NULL, place.why);
     environment_put(host, "cgroup_path", path, why);
     environment_put(host, "cgroup_quota_cpus", limit.where ? environment_real(limit.value) : NULL, limit.why);
