@@ -311,12 +311,7 @@ static int wait_for_something(struct runtime *runtime, bool may_block, struct er
 static void run_snapshot(struct runtime *runtime)
 {
     runtime->turns++;
-    struct call *call = ready_take(&runtime->ready);
-    while (call) {
-        struct call *next = call->next;
-        call->run(runtime, call);
-        call = next;
-    }
+    task_run_snapshot(runtime, ready_take(&runtime->ready));
 }
 
 int runtime_turn(struct runtime *runtime, bool may_block, struct error *err)

@@ -76,6 +76,18 @@ void task_run(struct runtime *runtime, struct call *call)
     task_step(runtime, (struct task *)(void *)call);
 }
 
+void task_run_snapshot(struct runtime *runtime, struct call *call)
+{
+    while (call) {
+        struct call *next = call->next;
+        if (call->run == task_run)
+            task_step(runtime, (struct task *)(void *)call);
+        else
+            call->run(runtime, call);
+        call = next;
+    }
+}
+
 void task_step_now(struct runtime *runtime, struct task *task, enum wake wake)
 {
     task->wake = (uint8_t)wake;

@@ -95,6 +95,9 @@ struct task {
     };
 };
 
+/* For the loop: runs all calls of a snapshot.  Most are steps of tasks, which it runs without the detour of an indirect call. */
+void task_run_snapshot(struct runtime *runtime, struct call *call);
+
 /* The call.run of a task's step; for task_start only. */
 void task_run(struct runtime *runtime, struct call *call);
 
