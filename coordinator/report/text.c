@@ -1,63 +1,12 @@
 #include "base/units.h"
+#include "coordinator/report/line.h"
 #include "coordinator/report/report.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_COLUMNS  100
 #define LABEL_COLUMNS 24 /* "gather-return-exceptions" */
-#define LINE_BYTES    4096
-
-/* ---- text that is safe on any terminal ---- */
-
-struct line {
-    char text[LINE_BYTES];
-    size_t length;
-};
-
-/* Appends; what came from a peer may hold anything, so all but printable ASCII becomes '?'. */
-static void add(struct line *line, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct line *line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int wanted = vsnprintf(line->text + line->length, sizeof line->text - line->length, fmt, args);
-    va_end(args);
-    size_t room = sizeof line->text - line->length - 1, before = line->length;
-    line->length += wanted < 0 ? 0 : (size_t)wanted < room ? (size_t)wanted : room;
-    for (size_t i = before; i < line->length; i++)
-        if (line->text[i] < ' ' || line->text[i] > '~')
-            line->text[i] = '?';
-}
-
-/* Where a line of at most `room` columns ends: at a space, but never between a figure and its unit. */
-static size_t find_break(const char *text, size_t room)
-{
-    for (size_t end = room; end > 1; end--)
-        if (text[end] == ' ' && !(text[end - 1] >= '0' && text[end - 1] <= '9'))
-            return end;
-    return room;
-}
-
-/* What follows the first line is set in by two columns. */
-static void print_wrapped(FILE *out, struct line *line)
-{
-    const char *rest = line->text;
-    size_t indent = 0;
-    for (;;) {
-        size_t room = PAGE_COLUMNS - indent, left = strlen(rest);
-        size_t end = left > room ? find_break(rest, room) : left;
-        (void)fprintf(out, "%*s%.*s\n", (int)indent, "", (int)end, rest);
-        rest += end + strspn(rest + end, " ");
-        if (!*rest)
-            break;
-        indent = 2;
-    }
-    *line = (struct line){.length = 0};
-}
 
 /* ---- figures for people ---- */
 
@@ -96,8 +45,8 @@ static void start_finding(struct line *line, const struct summary *summary,
                           const struct summary_finding *finding)
 {
     if (summary->runtime_count > 1)
-        add(line, "%s: ", finding->runtime);
-    add(line, "%s: ", summary->groups[finding->group].title);
+        line_add(line, "%s: ", finding->runtime);
+    line_add(line, "%s: ", summary->groups[finding->group].title);
 }
 
 static void tell_wait(struct line *line, const struct summary *summary, const struct summary_finding *finding)
@@ -107,11 +56,11 @@ static void tell_wait(struct line *line, const struct summary *summary, const st
     char wall[FIGURE_BYTES], slow_wall[FIGURE_BYTES], speedup[FIGURE_BYTES], cpu[FIGURE_BYTES],
         slow_cpu[FIGURE_BYTES];
     bool saves = best->speedup_x.known && best->speedup_x.value > 1;
-    add(line, "%s %s %s where sequential takes %s (%s), for %s CPU per fan-out against %s.", best->arm,
-        saves ? "answers in" : "saves nothing: it takes", duration(wall, true, best->wall_ns.p50.value),
-        duration(slow_wall, true, slow->wall_ns.p50.value),
-        ratio(speedup, best->speedup_x.known, best->speedup_x.value),
-        duration(cpu, true, best->cpu_ns.p50.value), duration(slow_cpu, true, slow->cpu_ns.p50.value));
+    line_add(line, "%s %s %s where sequential takes %s (%s), for %s CPU per fan-out against %s.", best->arm,
+             saves ? "answers in" : "saves nothing: it takes", duration(wall, true, best->wall_ns.p50.value),
+             duration(slow_wall, true, slow->wall_ns.p50.value),
+             ratio(speedup, best->speedup_x.known, best->speedup_x.value),
+             duration(cpu, true, best->cpu_ns.p50.value), duration(slow_cpu, true, slow->cpu_ns.p50.value));
 }
 
 /* Calls tell for each measured cell of the finding's runtime, with what stands between two of them. */
@@ -124,25 +73,25 @@ static void tell_arms(struct line *line, const struct summary *summary, const st
         const struct summary_cell *cell = &summary->cells[group->cells[i]];
         if (strcmp(cell->runtime, finding->runtime) != 0 || !cell->wall_ns.p50.known)
             continue;
-        add(line, "%s%s ", between, cell->arm);
+        line_add(line, "%s%s ", between, cell->arm);
         tell(line, cell);
         between = ", ";
     }
-    add(line, ".");
+    line_add(line, ".");
 }
 
 static void tell_cost(struct line *line, const struct summary_cell *cell)
 {
     char cpu[FIGURE_BYTES], times[FIGURE_BYTES];
-    add(line, "%s", duration(cpu, true, cell->cpu_ns.p50.value));
+    line_add(line, "%s", duration(cpu, true, cell->cpu_ns.p50.value));
     if (strcmp(cell->arm, "sequential") != 0 && cell->cpu_over_sequential_x.known)
-        add(line, " (%s)", ratio(times, true, cell->cpu_over_sequential_x.value));
+        line_add(line, " (%s)", ratio(times, true, cell->cpu_over_sequential_x.value));
 }
 
 static void tell_no_wait(struct line *line, const struct summary *summary,
                          const struct summary_finding *finding)
 {
-    add(line, "no waiting to save; CPU per fan-out: ");
+    line_add(line, "no waiting to save; CPU per fan-out: ");
     tell_arms(line, summary, finding, tell_cost);
 }
 
@@ -150,16 +99,17 @@ static void tell_error(struct line *line, const struct summary_cell *cell)
 {
     char when[FIGURE_BYTES], running[FIGURE_BYTES];
     if (!cell->time_to_error_ns.known)
-        add(line, "never as an error (it returns after %s)", duration(when, true, cell->wall_ns.p50.value));
+        line_add(line, "never as an error (it returns after %s)",
+                 duration(when, true, cell->wall_ns.p50.value));
     else
-        add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
-            count(running, &cell->orphans));
+        line_add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
+                 count(running, &cell->orphans));
 }
 
 static void tell_failure(struct line *line, const struct summary *summary,
                          const struct summary_finding *finding)
 {
-    add(line, "the caller learns of the error: ");
+    line_add(line, "the caller learns of the error: ");
     tell_arms(line, summary, finding, tell_error);
 }
 
@@ -174,7 +124,7 @@ static void print_findings(FILE *out, const struct summary *summary)
     for (size_t i = 0; i < summary->finding_count; i++) {
         start_finding(&line, summary, &summary->findings[i]);
         tellers[summary->findings[i].kind](&line, summary, &summary->findings[i]);
-        print_wrapped(out, &line);
+        line_print(&line, out);
     }
 }
 
@@ -189,35 +139,35 @@ static void print_status(FILE *out, const struct summary *summary)
     struct line line = {.length = 0};
     if (strcmp(summary->status, "complete") == 0)
         return;
-    add(&line, "This run is %s", summary->status);
+    line_add(&line, "This run is %s", summary->status);
     if (summary->cells_incomplete > 0)
-        add(&line, ": %lld of %zu cells lack%s rounds", (long long)summary->cells_incomplete,
-            summary->cell_count, summary->cells_incomplete == 1 ? "s" : "");
-    add(&line, ". What follows is what was measured.");
-    print_wrapped(out, &line);
+        line_add(&line, ": %lld of %zu cells lack%s rounds", (long long)summary->cells_incomplete,
+                 summary->cell_count, summary->cells_incomplete == 1 ? "s" : "");
+    line_add(&line, ". What follows is what was measured.");
+    line_print(&line, out);
 }
 
 static void print_places(FILE *out, const struct summary *summary)
 {
     struct line line = {.length = 0};
-    add(&line, "Measured on %lld core%s", (long long)summary->cores_measured,
-        plural(summary->cores_measured));
+    line_add(&line, "Measured on %lld core%s", (long long)summary->cores_measured,
+             plural(summary->cores_measured));
     if (summary->host_count > 1)
-        add(&line, " of %lld hosts", (long long)summary->host_count);
+        line_add(&line, " of %lld hosts", (long long)summary->host_count);
     else if (summary->worker_count > 0)
-        add(&line, " of %s", summary->workers[0].host);
+        line_add(&line, " of %s", summary->workers[0].host);
     if (summary->host_count == 1 && summary->measured_cpu_count > 0) {
-        add(&line, " (cpu");
+        line_add(&line, " (cpu");
         for (size_t i = 0; i < summary->measured_cpu_count; i++)
-            add(&line, "%s%lld", i ? "," : " ", (long long)summary->measured_cpus[i]);
-        add(&line, ")");
+            line_add(&line, "%s%lld", i ? "," : " ", (long long)summary->measured_cpus[i]);
+        line_add(&line, ")");
     }
     if (summary->reserved_cpus && *summary->reserved_cpus)
-        add(&line, "; cpu %s reserved for corefan itself", summary->reserved_cpus);
+        line_add(&line, "; cpu %s reserved for corefan itself", summary->reserved_cpus);
     else if (summary->reserved_cpus)
-        add(&line, "; none reserved for corefan itself, so it works between rounds only");
-    add(&line, ".");
-    print_wrapped(out, &line);
+        line_add(&line, "; none reserved for corefan itself, so it works between rounds only");
+    line_add(&line, ".");
+    line_print(&line, out);
 }
 
 static void print_disturbance(FILE *out, const struct summary *summary)
@@ -229,31 +179,31 @@ static void print_disturbance(FILE *out, const struct summary *summary)
     };
     struct line line = {.length = 0};
     if (summary->rounds_flagged == 0) {
-        add(&line, "None of %lld rounds was disturbed", (long long)summary->rounds);
+        line_add(&line, "None of %lld rounds was disturbed", (long long)summary->rounds);
     } else {
-        add(&line, "%lld of %lld rounds %s disturbed (", (long long)summary->rounds_flagged,
-            (long long)summary->rounds, summary->rounds_flagged == 1 ? "was" : "were");
+        line_add(&line, "%lld of %lld rounds %s disturbed (", (long long)summary->rounds_flagged,
+                 (long long)summary->rounds, summary->rounds_flagged == 1 ? "was" : "were");
         const char *between = "";
         for (int flag = 0; flag < SUMMARY_ROUND_FLAGS; flag++)
             if (summary->flagged_by[flag] > 0) {
-                add(&line, "%s%s %lld", between, names[flag], (long long)summary->flagged_by[flag]);
+                line_add(&line, "%s%s %lld", between, names[flag], (long long)summary->flagged_by[flag]);
                 between = ", ";
             }
-        add(&line, "): flagged, and counted all the same");
+        line_add(&line, "): flagged, and counted all the same");
     }
     if (summary->rounds_broken > 0)
-        add(&line, "; %lld more %s no number and left out", (long long)summary->rounds_broken,
-            summary->rounds_broken == 1 ? "is" : "are");
-    add(&line, ". Verdicts of %zu cells:", summary->cell_count);
+        line_add(&line, "; %lld more %s no number and left out", (long long)summary->rounds_broken,
+                 summary->rounds_broken == 1 ? "is" : "are");
+    line_add(&line, ". Verdicts of %zu cells:", summary->cell_count);
     const char *between = "";
     for (int verdict = 0; verdict < SUMMARY_VERDICT_COUNT; verdict++)
         if (summary->verdicts[verdict] > 0) {
-            add(&line, "%s %lld %s", between, (long long)summary->verdicts[verdict],
-                summary_verdict_name((enum summary_verdict)verdict));
+            line_add(&line, "%s %lld %s", between, (long long)summary->verdicts[verdict],
+                     summary_verdict_name((enum summary_verdict)verdict));
             between = ",";
         }
-    add(&line, ".");
-    print_wrapped(out, &line);
+    line_add(&line, ".");
+    line_print(&line, out);
 }
 
 /* ---- tables ---- */
@@ -390,9 +340,9 @@ static void print_row(FILE *out, const struct column *columns, const struct summ
 {
     struct line line = {.length = 0};
     char buf[FIGURE_BYTES];
-    add(&line, "%-*.*s", LABEL_COLUMNS, LABEL_COLUMNS, cell->arm);
+    line_add(&line, "%-*.*s", LABEL_COLUMNS, LABEL_COLUMNS, cell->arm);
     for (; columns->title; columns++)
-        add(&line, "%*s", columns->width, columns->print(buf, cell));
+        line_add(&line, "%*s", columns->width, columns->print(buf, cell));
     (void)fprintf(out, "%s\n", line.text);
 }
 
@@ -405,8 +355,8 @@ static void print_rows(FILE *out, const struct summary *summary, const struct su
         const struct summary_cell *cell = &summary->cells[group->cells[i]];
         if (summary->runtime_count > 1 && (!runtime || strcmp(runtime, cell->runtime) != 0)) {
             struct line line = {.length = 0};
-            add(&line, "%s:", cell->runtime);
-            print_wrapped(out, &line);
+            line_add(&line, "%s:", cell->runtime);
+            line_print(&line, out);
         }
         runtime = cell->runtime;
         print_row(out, columns, cell);
@@ -418,12 +368,12 @@ static void print_reason(FILE *out, const struct summary *summary, const struct 
     struct line line = {.length = 0};
     char clean[FIGURE_BYTES];
     bool named = summary->runtime_count > 1;
-    add(&line, "  %s%s%s, %s: %s", named ? cell->runtime : "", named ? " " : "", cell->arm,
-        summary_verdict_name(cell->verdict), cell->verdict_reason);
+    line_add(&line, "  %s%s%s, %s: %s", named ? cell->runtime : "", named ? " " : "", cell->arm,
+             summary_verdict_name(cell->verdict), cell->verdict_reason);
     if (cell->rounds_flagged > 0 && cell->wall_ns.clean_p50.known)
-        add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
-            duration(clean, true, cell->wall_ns.clean_p50.value));
-    print_wrapped(out, &line);
+        line_add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
+                 duration(clean, true, cell->wall_ns.clean_p50.value));
+    line_print(&line, out);
 }
 
 /* Why verdicts are not ok, with the clean p50 beside the headline, and why there was more than one attempt. */
@@ -434,8 +384,9 @@ static void print_reasons(FILE *out, const struct summary *summary, const struct
         if (summary->cells[group->cells[i]].verdict_reason)
             print_reason(out, summary, &summary->cells[group->cells[i]]);
     if (group->attempts > 1 && group->reason) {
-        add(&line, "  attempt %lld counts; the one before: %s", (long long)group->attempts, group->reason);
-        print_wrapped(out, &line);
+        line_add(&line, "  attempt %lld counts; the one before: %s", (long long)group->attempts,
+                 group->reason);
+        line_print(&line, out);
     }
 }
 
@@ -450,33 +401,34 @@ static void print_notes(FILE *out, const struct summary *summary, const struct s
             if (!(cell->flags >> flag & 1))
                 continue;
             if (*before)
-                add(&line, "%s%s (", before, summary_flag_name((enum summary_flag)flag));
+                line_add(&line, "%s%s (", before, summary_flag_name((enum summary_flag)flag));
             before = "";
-            add(&line, "%s%s%s%s", named, summary->runtime_count > 1 ? cell->runtime : "",
-                summary->runtime_count > 1 ? " " : "", cell->arm);
+            line_add(&line, "%s%s%s%s", named, summary->runtime_count > 1 ? cell->runtime : "",
+                     summary->runtime_count > 1 ? " " : "", cell->arm);
             named = ", ";
         }
-        add(&line, "%s", *before ? "" : ")");
+        line_add(&line, "%s", *before ? "" : ")");
     }
     if (line.length)
-        print_wrapped(out, &line);
+        line_print(&line, out);
 }
 
 static void print_not_measured(FILE *out, const struct summary_group *group)
 {
     struct line line = {.length = 0};
-    add(&line, "  not measured%s%s", group->reason ? ": " : "", group->reason ? group->reason : "");
-    print_wrapped(out, &line);
+    line_add(&line, "  not measured%s%s", group->reason ? ": " : "", group->reason ? group->reason : "");
+    line_print(&line, out);
 }
 
 static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
-    add(&line, "%s: %lld round%s per core", group->title, (long long)group->rounds, plural(group->rounds));
+    line_add(&line, "%s: %lld round%s per core", group->title, (long long)group->rounds,
+             plural(group->rounds));
     if (group->ci_level > 0)
-        add(&line, ", intervals at %.1f %%", group->ci_level * 100);
+        line_add(&line, ", intervals at %.1f %%", group->ci_level * 100);
     (void)fputc('\n', out);
-    print_wrapped(out, &line);
+    line_print(&line, out);
     if (!group->measured) {
         print_not_measured(out, group);
         return;
@@ -503,13 +455,13 @@ static void print_scaling(FILE *out, const struct summary *summary)
         const struct summary_scaling *row = &summary->scaling[i];
         const struct summary_cell *cell = &summary->cells[row->cell];
         struct line line = {.length = 0}, label = {.length = 0};
-        add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
-            summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
-        add(&line, "%-52.52s%6lld%12s%12s%10s%8s", label.text, (long long)cell->cores,
-            count(rate, &cell->throughput_per_s),
-            ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
-            duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
-            ratio(overlap, row->overlap_x.known, row->overlap_x.value));
+        line_add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
+                 summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
+        line_add(&line, "%-52.52s%6lld%12s%12s%10s%8s", label.text, (long long)cell->cores,
+                 count(rate, &cell->throughput_per_s),
+                 ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
+                 duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
+                 ratio(overlap, row->overlap_x.known, row->overlap_x.value));
         (void)fprintf(out, "%s\n", line.text);
     }
 }
@@ -532,15 +484,15 @@ static void tell_threshold(FILE *out, const struct summary *summary, const struc
     struct line line = {.length = 0};
     char value[FIGURE_BYTES], lo[FIGURE_BYTES], hi[FIGURE_BYTES];
     bool failed = row->outcome == THRESHOLD_FAILED;
-    add(&line, "  %s, %s", summary->cells[row->cell].id, failed ? "failed" : "undecided");
+    line_add(&line, "  %s, %s", summary->cells[row->cell].id, failed ? "failed" : "undecided");
     if (!failed)
-        add(&line, " (%s)", row->why);
+        line_add(&line, " (%s)", row->why);
     if (row->figure.known)
-        add(&line, ": %s", metric_value(value, row->metric, row->figure.value));
+        line_add(&line, ": %s", metric_value(value, row->metric, row->figure.value));
     if (row->figure.known && row->figure.bounded)
-        add(&line, ", interval %s to %s at %.1f %%", metric_value(lo, row->metric, row->figure.ci_lo),
-            metric_value(hi, row->metric, row->figure.ci_hi), row->figure.ci_level * 100);
-    print_wrapped(out, &line);
+        line_add(&line, ", interval %s to %s at %.1f %%", metric_value(lo, row->metric, row->figure.ci_lo),
+                 metric_value(hi, row->metric, row->figure.ci_hi), row->figure.ci_level * 100);
+    line_print(&line, out);
 }
 
 static void print_condition(FILE *out, const struct summary *summary, size_t index)
@@ -550,9 +502,9 @@ static void print_condition(FILE *out, const struct summary *summary, size_t ind
     int64_t cells = outcomes[THRESHOLD_PASSED] + outcomes[THRESHOLD_FAILED] + outcomes[THRESHOLD_UNDECIDED];
     int64_t told = 0;
     struct line line = {.length = 0};
-    add(&line, "%s: %lld of %lld cell%s passed", condition->text, (long long)outcomes[THRESHOLD_PASSED],
-        (long long)cells, plural(cells));
-    print_wrapped(out, &line);
+    line_add(&line, "%s: %lld of %lld cell%s passed", condition->text, (long long)outcomes[THRESHOLD_PASSED],
+             (long long)cells, plural(cells));
+    line_print(&line, out);
     for (size_t i = 0; i < summary->threshold_count; i++) {
         const struct summary_threshold *row = &summary->thresholds[i];
         if (row->condition == index && row->outcome != THRESHOLD_PASSED && told++ < MOST_TOLD)
@@ -577,11 +529,11 @@ static void add_elapsed(struct line *line, const struct summary_figure *elapsed_
         return;
     long long seconds = llround(elapsed_ns->value / 1e9), minutes = seconds / 60, hours = minutes / 60;
     if (hours > 0)
-        add(line, ", %lldh%02lldm%02llds", hours, minutes % 60, seconds % 60);
+        line_add(line, ", %lldh%02lldm%02llds", hours, minutes % 60, seconds % 60);
     else if (minutes > 0)
-        add(line, ", %lldm%02llds", minutes, seconds % 60);
+        line_add(line, ", %lldm%02llds", minutes, seconds % 60);
     else
-        add(line, ", %llds", seconds);
+        line_add(line, ", %llds", seconds);
 }
 
 /* One line for a gate: "PASS 44 cells, 3 thresholds, 4m12s". */
@@ -602,15 +554,15 @@ static void print_outcome(FILE *out, const struct summary *summary)
         return;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].kind == summary_exit_kind(summary))
-            add(&line, "%s", words[i].word);
-    add(&line, " %zu cell%s, %zu threshold%s", summary->cell_count, plural((int64_t)summary->cell_count),
-        summary->condition_count, plural((int64_t)summary->condition_count));
+            line_add(&line, "%s", words[i].word);
+    line_add(&line, " %zu cell%s, %zu threshold%s", summary->cell_count, plural((int64_t)summary->cell_count),
+             summary->condition_count, plural((int64_t)summary->condition_count));
     if (summary->conditions_failed > 0)
-        add(&line, ", %zu failed", summary->conditions_failed);
+        line_add(&line, ", %zu failed", summary->conditions_failed);
     if (summary->conditions_undecided > 0)
-        add(&line, ", %zu undecided", summary->conditions_undecided);
+        line_add(&line, ", %zu undecided", summary->conditions_undecided);
     add_elapsed(&line, &summary->elapsed_ns);
-    print_wrapped(out, &line);
+    line_print(&line, out);
 }
 
 /* ---- the whole ---- */
@@ -618,10 +570,10 @@ static void print_outcome(FILE *out, const struct summary *summary)
 static void print_identity(FILE *out, const struct summary *summary)
 {
     struct line line = {.length = 0};
-    add(&line, "Run %s, %s, seed %s, corefan %s.", summary->run_id, summary->status, summary->seed,
-        summary->tool_version);
+    line_add(&line, "Run %s, %s, seed %s, corefan %s.", summary->run_id, summary->status, summary->seed,
+             summary->tool_version);
     (void)fputc('\n', out);
-    print_wrapped(out, &line);
+    line_print(&line, out);
 }
 
 int report_text(const struct summary *summary, FILE *out)
