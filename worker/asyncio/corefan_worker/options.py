@@ -72,9 +72,10 @@ def _parser() -> argparse.ArgumentParser:
                         help="number of the place that a launcher gave it; it then ends with its parent")  # fmt: skip
     parser.add_argument("--job", metavar="NAME=MODULE:FUNCTION", action="append", default=[],
                         help="offer your own coroutine as a job: an async callable (index) -> value")  # fmt: skip
-    parser.add_argument("--path", metavar="DIR", help="where --job's modules are (default: also the current directory)")
+    parser.add_argument("--path", metavar="DIR",
+                        help="where --job's modules are, looked at before the current directory")  # fmt: skip
     parser.add_argument("--python", metavar="PATH", default=sys.executable,
-                        help="interpreter of the measured process; needs no package but uvloop for --loop uvloop")  # fmt: skip
+                        help="interpreter of the measured process; it needs no package, or uvloop")  # fmt: skip
     parser.add_argument("--patience", metavar="DURATION", default="60s",
                         help="how long to wait for a lost coordinator (default: 60s)")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
