@@ -43,6 +43,7 @@ struct fleet {
     char *slot_failure; /* why a local worker was given up */
     int interrupts;
     int64_t stop_by_ns;
+    bool closing;        /* workers were told to end: their ends are no news */
     struct error broken; /* kind NONE: nothing is */
 };
 
@@ -211,6 +212,10 @@ static void take_deaths(struct fleet *fleet)
         return;
     launch_reap(fleet->launch, clock_monotonic_ns());
     while (launch_next_event(fleet->launch, &event)) {
+        if (fleet->closing) {
+            free(event.text);
+            continue;
+        }
         log_line(LOG_INFO, "slot %lld: %s%s", (long long)event.slot, event.text,
                  event.over ? "; given up" : "; it is started again");
         feed(fleet, (struct schedule_event){.kind = event.over ? SCHEDULE_SLOT_OVER : SCHEDULE_SLOT_LOST,
@@ -383,6 +388,7 @@ static void farewell(struct fleet *fleet)
 {
     int64_t until_ns = clock_monotonic_ns() + FAREWELL_NS;
     schedule_farewell(fleet->schedule, "the run is over");
+    fleet->closing = true;
     fleet->broken = (struct error){0};
     fleet->store = NULL;
     carry_out(fleet);

@@ -377,7 +377,7 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
         worker->label = label_of(schedule, hello->label);
         take_hello(schedule, worker, event->message);
         worker_join(schedule, worker);
-        schedule_log(schedule, LOG_INFO, "%s registered: %s, pid %lld", worker->name,
+        schedule_log(schedule, LOG_DEBUG, "%s registered: %s, pid %lld", worker->name,
                      worker->hello.hello.label, (long long)worker->hello.hello.pid);
         if (schedule->phase != SCHEDULE_GATHERING)
             store_worker(schedule, worker);

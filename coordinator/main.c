@@ -1,0 +1,173 @@
+/* corefan: the coordinator's command line.  A table of commands; only this file turns errors into messages and exit
+ * codes. */
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/nearest.h"
+#include "coordinator/doctor.h"
+#include "coordinator/environment.h"
+#include "coordinator/options.h"
+#include "coordinator/run.h"
+#include "coordinator/topology.h"
+#include "proto/wire.h"
+
+#include <argp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct words { /* the whole command line */
+    int argc;
+    char **argv;
+};
+
+struct command {
+    const char *name, *about;
+    /* argv[0] is the command's name.  The exit code, or -1 with err. */
+    int (*execute)(int argc, char **argv, const struct words *all, struct error *err);
+};
+
+static int execute_run(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_run options;
+    if (options_parse_run(argc, argv, &options, err) < 0)
+        return -1;
+    log_setup("corefan", options.quiet ? LOG_ERROR : options.verbose ? LOG_DEBUG : LOG_INFO);
+    int code = run_sweep(&options, all->argc, all->argv, stdout, err);
+    options_release_run(&options);
+    return code;
+}
+
+static int execute_plan(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_run options;
+    (void)all;
+    if (options_parse_plan(argc, argv, &options, err) < 0)
+        return -1;
+    int code = run_plan(&options, stdout, err);
+    options_release_run(&options);
+    return code;
+}
+
+static int execute_report(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_report options;
+    (void)all;
+    if (options_parse_report(argc, argv, &options, err) < 0)
+        return -1;
+    return run_report(&options, stdout, err);
+}
+
+/* The CPUs that `run` would measure on. */
+static int capture_this_host(char **ret, struct error *err)
+{
+    struct topology *topology;
+    struct topology_request request = {.workers = TOPOLOGY_AUTO};
+    if (topology_choose(&request, &topology, err) < 0)
+        return -1;
+    int64_t *measured = memory_zeroed(topology->measured_count, sizeof *measured);
+    for (size_t i = 0; i < topology->measured_count; i++)
+        measured[i] = topology->measured[i].cpu;
+    int status = environment_capture(measured, topology->measured_count, topology->housekeeping,
+                                     topology->housekeeping_count, ret, err);
+    free(measured);
+    topology_free(topology);
+    return status;
+}
+
+static int execute_doctor(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_doctor options;
+    struct doctor *doctor;
+    char *environment;
+    (void)all;
+    if (options_parse_doctor(argc, argv, &options, err) < 0 || capture_this_host(&environment, err) < 0)
+        return -1;
+    int status = doctor_examine(environment, &doctor, err);
+    free(environment);
+    if (status < 0)
+        return -1;
+    status = strcmp(options.format, "json") == 0 ? doctor_print_json(doctor, stdout)
+                                                 : doctor_print_text(doctor, stdout);
+    int code = doctor_disturbed(doctor) ? error_exit_code(ERROR_FAILED) : 0;
+    doctor_free(doctor);
+    return status < 0 ? error_set(err, ERROR_INTERNAL, "cannot write the report") : code;
+}
+
+static const struct command commands[] = {
+    {"run", "run a sweep; without a file, the built-in lab", execute_run},
+    {"plan", "print the cells, their order, precision and time; run nothing", execute_plan},
+    {"report", "rebuild any report of a run from its store", execute_report},
+    {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static void print_version(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    (void)fprintf(stream, "corefan %s (protocol %d.%d)\n", COREFAN_VERSION, WIRE_MAJOR, WIRE_MINOR);
+}
+
+void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;
+
+static void print_help(FILE *stream)
+{
+    (void)fputs("corefan: how much CPU does a fan-out cost, and so how many can one core carry?\n\n"
+                "Usage: corefan COMMAND [OPTION...]\n\nCommands:\n",
+                stream);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        (void)fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].about);
+    (void)fputs("\nExamples:\n"
+                "  corefan run                         the built-in lab, about a minute\n"
+                "  corefan run mine.yaml --set rounds=20\n"
+                "  corefan report runs/lab-* --format csv\n"
+                "\n'corefan COMMAND --help' tells the options of a command.\n",
+                stream);
+}
+
+static const struct command *find_command(const char *name, struct error *err)
+{
+    struct nearest nearest = {.written = name};
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+        nearest_consider(&nearest, commands[i].name);
+    }
+    if (nearest.name)
+        error_set(err, ERROR_USAGE, "unknown command '%.40s', did you mean '%s'?", name, nearest.name);
+    else
+        error_set(err, ERROR_USAGE, "unknown command '%.40s' (see corefan --help)", name);
+    return NULL;
+}
+
+static int complain(const struct error *err)
+{
+    if (err->text[0] != '\0')
+        (void)fprintf(stderr, "corefan: %s\n", err->text);
+    return error_exit_code(err->kind == ERROR_NONE ? ERROR_INTERNAL : err->kind);
+}
+
+int main(int argc, char **argv)
+{
+    struct error err = {0};
+    struct words all = {argc, argv};
+    (void)signal(SIGPIPE, SIG_IGN);
+    log_setup("corefan", LOG_WARNING);
+    argp_err_exit_status = 2;
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        print_version(stdout, NULL);
+        return 0;
+    }
+    const struct command *command = find_command(argv[1], &err);
+    int code = command ? command->execute(argc - 1, argv + 1, &all, &err) : -1;
+    return code < 0 ? complain(&err) : code;
+}

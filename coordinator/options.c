@@ -1,0 +1,462 @@
+#include "coordinator/options.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/nearest.h"
+#include "base/units.h"
+#include "coordinator/report/report.h"
+#include "coordinator/topology.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WORKERS 65536
+
+enum option_key {
+    OPTION_WORKERS = 256,
+    OPTION_EXPECT,
+    OPTION_EXPECT_TIMEOUT,
+    OPTION_CPUS,
+    OPTION_HOUSEKEEPING,
+    OPTION_LISTEN,
+    OPTION_SET,
+    OPTION_SEED,
+    OPTION_PROGRESS,
+    OPTION_FORMAT,
+    OPTION_CO_RUN,
+    OPTION_ROUNDS,
+};
+
+/* What every command's parser works on; the command's own struct is behind `of`. */
+struct parsing {
+    void *of;
+    struct error *err;
+    bool failed;
+};
+
+/* -- mistakes, one line each -------------------------------------------------------------------------------- */
+
+static bool names_option(const struct argp_option *option, const char *word, size_t length)
+{
+    return option->name && strlen(option->name) == length && memcmp(option->name, word, length) == 0;
+}
+
+/* getopt would take abbreviations and answer in two lines: long options are checked by their full names before it
+ * sees them. */
+static int check_long_option(const struct argp_option *table, const char *word, bool last, struct error *err)
+{
+    size_t length = strcspn(word, "=");
+    char written[64];
+    (void)snprintf(written, sizeof written, "%.*s", (int)length, word);
+    struct nearest nearest = {.written = written};
+    if (strcmp(written, "help") == 0 || strcmp(written, "version") == 0 || strcmp(written, "usage") == 0)
+        return 0;
+    for (const struct argp_option *option = table; option->name; option++) {
+        if (names_option(option, word, length)) {
+            if (option->arg && last && word[length] == '\0')
+                return error_set(err, ERROR_USAGE, "--%s is missing its %s", option->name, option->arg);
+            if (!option->arg && word[length] == '=')
+                return error_set(err, ERROR_USAGE, "--%s takes no value", option->name);
+            return 0;
+        }
+        nearest_consider(&nearest, option->name);
+    }
+    if (nearest.name)
+        return error_set(err, ERROR_USAGE, "unknown option '--%s', did you mean '--%s'?", written,
+                         nearest.name);
+    return error_set(err, ERROR_USAGE, "unknown option '--%s' (see --help)", written);
+}
+
+static bool takes_value(const struct argp_option *table, const char *word)
+{
+    for (const struct argp_option *option = table; option->name; option++)
+        if (names_option(option, word, strlen(word)))
+            return option->arg != NULL;
+    return false;
+}
+
+static int check_words(const struct argp_option *table, int argc, char **argv, struct error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--") == 0)
+            return 0;
+        if (strncmp(word, "--", 2) == 0) {
+            if (check_long_option(table, word + 2, i + 1 == argc, err) < 0)
+                return -1;
+            i += takes_value(table, word + 2);
+        } else if (word[0] == '-' && word[1] != '\0' && strchr("qv?V", word[1]) == NULL) {
+            return error_set(err, ERROR_USAGE, "unknown option '%.20s' (see --help)", word);
+        }
+    }
+    return 0;
+}
+
+static int parse(const struct argp *argp, int argc, char **argv, void *of, struct error *err)
+{
+    struct parsing parsing = {.of = of, .err = err};
+    char name[64];
+    if (check_words(argp->options, argc, argv, err) < 0)
+        return -1;
+    (void)snprintf(name, sizeof name, "corefan %s", argv[0]);
+    char *command = argv[0];
+    argv[0] = name; /* what --help calls the command */
+    if (argp_parse(argp, argc, argv, 0, NULL, &parsing) != 0 && !parsing.failed) {
+        parsing.failed = true;
+        error_set(err, ERROR_USAGE, "bad command line (see --help)");
+    }
+    argv[0] = command;
+    return parsing.failed ? -1 : 0;
+}
+
+static int refuse_extra(struct parsing *parsing, const char *text)
+{
+    return error_set(parsing->err, ERROR_USAGE, "unexpected argument '%s'", text);
+}
+
+/* Wraps up one option: the first mistake is kept. */
+static error_t settle(struct parsing *parsing, int status)
+{
+    if (status < 0)
+        parsing->failed = true;
+    return 0;
+}
+
+/* -- values ------------------------------------------------------------------------------------------------- */
+
+static int read_count(const char *option, const char *text, int64_t most, int64_t *ret, struct error *err)
+{
+    const char *why = "too large";
+    int64_t count;
+    if (units_parse_count(text, &count, &why) < 0 || count > most)
+        return error_set(err, ERROR_USAGE, "--%s '%s': %s", option, text, why);
+    *ret = count;
+    return 0;
+}
+
+static int read_workers(const char *text, int64_t *ret, struct error *err)
+{
+    if (strcmp(text, "auto") == 0) {
+        *ret = TOPOLOGY_AUTO;
+        return 0;
+    }
+    return read_count("workers", text, MAX_WORKERS, ret, err);
+}
+
+static int read_timeout(const char *text, int64_t *ret, struct error *err)
+{
+    const char *why;
+    if (units_parse_duration(text, ret, &why) < 0)
+        return error_set(err, ERROR_USAGE, "--expect-timeout '%s': %s", text, why);
+    return 0;
+}
+
+static int read_progress(const char *text, enum progress_mode *ret, struct error *err)
+{
+    if (progress_parse_mode(text, ret) < 0)
+        return error_set(err, ERROR_USAGE, "--progress '%s': must be auto, bar, plain or none", text);
+    return 0;
+}
+
+static int read_format(const char *text, const char **ret, struct error *err)
+{
+    char names[128] = "";
+    struct nearest nearest = {.written = text};
+    if (report_find(text)) {
+        *ret = text;
+        return 0;
+    }
+    for (size_t i = 0, used = 0; i < report_format_count; i++) {
+        int n = snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", report_formats[i].name);
+        used += n > 0 && used + (size_t)n < sizeof names ? (size_t)n : 0;
+        nearest_consider(&nearest, report_formats[i].name);
+    }
+    if (nearest.name)
+        return error_set(err, ERROR_USAGE, "unknown format '%s', did you mean '%s'? (%s)", text, nearest.name,
+                         names);
+    return error_set(err, ERROR_USAGE, "unknown format '%s' (%s)", text, names);
+}
+
+/* text or json, for what is no report of a run */
+static int read_plain_format(const char *text, const char **ret, struct error *err)
+{
+    if (strcmp(text, "text") != 0 && strcmp(text, "json") != 0)
+        return error_set(err, ERROR_USAGE, "unknown format '%s' (text, json)", text);
+    *ret = text;
+    return 0;
+}
+
+static int add_setting(struct options_run *options, char *setting)
+{
+    options->settings =
+        memory_resized(options->settings, options->setting_count + 1, sizeof *options->settings);
+    options->settings[options->setting_count++] = setting;
+    return 0;
+}
+
+static int take_sweep(struct parsing *parsing, const char *text)
+{
+    struct options_run *options = parsing->of;
+    if (options->sweep)
+        return refuse_extra(parsing, text);
+    options->sweep = text;
+    return 0;
+}
+
+/* -- run and plan ------------------------------------------------------------------------------------------- */
+
+static int take_place_option(struct options_run *options, int key, char *text, struct error *err)
+{
+    switch (key) {
+    case OPTION_WORKERS:
+        return read_workers(text, &options->workers, err);
+    case OPTION_CPUS:
+        options->cpus = text;
+        return 0;
+    case OPTION_HOUSEKEEPING:
+        options->housekeeping = text;
+        return 0;
+    case OPTION_SET:
+        return add_setting(options, memory_text(text));
+    case OPTION_SEED:
+        return add_setting(options, memory_format("seed=%s", text));
+    default:
+        return 1;
+    }
+}
+
+static int take_run_option(struct options_run *options, int key, char *text, struct error *err)
+{
+    switch (key) {
+    case OPTION_EXPECT:
+        return read_count("expect", text, MAX_WORKERS, &options->expect, err);
+    case OPTION_EXPECT_TIMEOUT:
+        return read_timeout(text, &options->expect_timeout_ns, err);
+    case OPTION_LISTEN:
+        options->listen = text;
+        return 0;
+    case 'o':
+        options->out = text;
+        return 0;
+    case OPTION_PROGRESS:
+        return read_progress(text, &options->progress, err);
+    case OPTION_FORMAT:
+        return read_format(text, &options->format, err);
+    case OPTION_CO_RUN:
+        options->co_run = true;
+        return 0;
+    case 'q':
+        options->quiet = true;
+        return 0;
+    case 'v':
+        options->verbose = true;
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static error_t parse_run(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    if (key == ARGP_KEY_ARG)
+        return settle(parsing, take_sweep(parsing, text));
+    int status = take_place_option(parsing->of, key, text, parsing->err);
+    if (status > 0)
+        status = take_run_option(parsing->of, key, text, parsing->err);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+static error_t parse_plan(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    struct options_run *options = parsing->of;
+    if (parsing->failed)
+        return 0;
+    if (key == ARGP_KEY_ARG)
+        return settle(parsing, take_sweep(parsing, text));
+    if (key == OPTION_FORMAT)
+        return settle(parsing, read_plain_format(text, &options->format, parsing->err));
+    int status = take_place_option(options, key, text, parsing->err);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+#define PLACE_OPTIONS                                                                                        \
+    {"workers", OPTION_WORKERS, "N", 0, "local workers per runtime, or auto: one per core; 0: none", 0},     \
+        {"cpus", OPTION_CPUS, "LIST", 0, "measure on these CPUs: 0,2-5", 0},                                 \
+        {"housekeeping", OPTION_HOUSEKEEPING, "LIST", 0, "CPUs for all other threads, auto or none", 0},     \
+        {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                        \
+    {                                                                                                        \
+        "seed", OPTION_SEED, "N", 0, "seed of orders and draws", 0                                           \
+    }
+
+static const struct argp_option run_options[] = {
+    PLACE_OPTIONS,
+    {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 1},
+    {"expect-timeout", OPTION_EXPECT_TIMEOUT, "D", 0, "how long to wait for workers (60s)", 1},
+    {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
+     1},
+    {"out", 'o', "DIR", 0, "where results go (runs/NAME-UTCSTAMP)", 1},
+    {"format", OPTION_FORMAT, "FORMAT", 0, "what goes to stdout: text, json, csv ...", 1},
+    {"progress", OPTION_PROGRESS, "HOW", 0, "auto, bar, plain or none; on stderr", 1},
+    {"co-run", OPTION_CO_RUN, NULL, 0, "measure on CPUs that another run uses; flagged", 1},
+    {"quiet", 'q', NULL, 0, "no progress, errors only", 1},
+    {"verbose", 'v', NULL, 0, "say more on stderr", 1},
+    {0},
+};
+
+static const struct argp_option plan_options[] = {
+    PLACE_OPTIONS,
+    {"format", OPTION_FORMAT, "FORMAT", 0, "text or json", 0},
+    {0},
+};
+
+static struct options_run run_defaults(void)
+{
+    return (struct options_run){.workers = TOPOLOGY_AUTO,
+                                .expect_timeout_ns = 60 * NS_PER_S,
+                                .progress = PROGRESS_AUTO,
+                                .format = "text"};
+}
+
+static int parse_into(const struct argp *argp, int argc, char **argv, struct options_run *ret,
+                      struct error *err)
+{
+    struct options_run options = run_defaults();
+    if (parse(argp, argc, argv, &options, err) < 0) {
+        options_release_run(&options);
+        return -1;
+    }
+    *ret = options;
+    return 0;
+}
+
+int options_parse_run(int argc, char **argv, struct options_run *ret, struct error *err)
+{
+    static const struct argp argp = {
+        .options = run_options,
+        .parser = parse_run,
+        .args_doc = "[SWEEP]",
+        .doc = "Runs a sweep; without a file, the built-in lab (about a minute).\v"
+               "Examples:\n"
+               "  corefan run\n"
+               "  corefan run mine.yaml --cpus 2-5 --set rounds=20\n"
+               "  corefan run --workers 0 --expect 2 --listen tcp://127.0.0.1:5555\n"
+               "Exit codes: 0 done, 2 bad input, 3 incomplete, 98 undecided, 99 failed, 130 interrupted.",
+    };
+    return parse_into(&argp, argc, argv, ret, err);
+}
+
+int options_parse_plan(int argc, char **argv, struct options_run *ret, struct error *err)
+{
+    static const struct argp argp = {
+        .options = plan_options,
+        .parser = parse_plan,
+        .args_doc = "[SWEEP]",
+        .doc = "Prints what a sweep would measure, in which order and how long it takes. Runs nothing.",
+    };
+    return parse_into(&argp, argc, argv, ret, err);
+}
+
+void options_release_run(struct options_run *options)
+{
+    for (size_t i = 0; i < options->setting_count; i++)
+        free(options->settings[i]);
+    free(options->settings);
+    options->settings = NULL;
+    options->setting_count = 0;
+}
+
+/* -- report ------------------------------------------------------------------------------------------------- */
+
+static int take_report_word(struct parsing *parsing, int key, char *text)
+{
+    struct options_report *options = parsing->of;
+    switch (key) {
+    case OPTION_FORMAT:
+        return read_format(text, &options->format, parsing->err);
+    case OPTION_ROUNDS:
+        options->rounds = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->run)
+            return refuse_extra(parsing, text);
+        options->run = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!options->run)
+            return error_set(parsing->err, ERROR_USAGE, "which run? name its directory");
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static error_t parse_report(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    int status = take_report_word(parsing, key, text);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err)
+{
+    static const struct argp_option table[] = {
+        {"format", OPTION_FORMAT, "FORMAT", 0, "text, json, csv ...", 0},
+        {"rounds", OPTION_ROUNDS, NULL, 0, "csv: a row per round, with every raw value", 0},
+        {0},
+    };
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_report,
+        .args_doc = "RUN",
+        .doc = "Rebuilds any report of a run from its store.\v"
+               "Example:\n  corefan report runs/lab-20260101T120000Z --format csv > lab.csv",
+    };
+    struct options_report options = {.format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0)
+        return -1;
+    if (options.rounds && strcmp(options.format, "csv") != 0)
+        return error_set(err, ERROR_USAGE, "--rounds goes with --format csv");
+    *ret = options;
+    return 0;
+}
+
+/* -- doctor ------------------------------------------------------------------------------------------------- */
+
+static error_t parse_doctor(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    struct options_doctor *options = parsing->of;
+    if (parsing->failed)
+        return 0;
+    if (key == OPTION_FORMAT)
+        return settle(parsing, read_plain_format(text, &options->format, parsing->err));
+    if (key == ARGP_KEY_ARG)
+        return settle(parsing, refuse_extra(parsing, text));
+    return ARGP_ERR_UNKNOWN;
+}
+
+int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err)
+{
+    static const struct argp_option table[] = {
+        {"format", OPTION_FORMAT, "FORMAT", 0, "text or json", 0},
+        {0},
+    };
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_doctor,
+        .doc = "Says what on this machine disturbs measurements, each with its remedy. Exit code 99 when "
+               "something does.",
+    };
+    struct options_doctor options = {.format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0)
+        return -1;
+    *ret = options;
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* options.h: the command lines of corefan, one table per command.
+ *
+ * argp parses and prints --help; this module gives every mistake one line of its own ("unknown option '--sed', did
+ * you mean '--seed'?").  An option is used or refused, never ignored.
+ * Texts point into argv.  Ownership: options_release_run frees the list of settings.  One thread. */
+#ifndef COREFAN_COORDINATOR_OPTIONS_H
+#define COREFAN_COORDINATOR_OPTIONS_H
+
+#include "base/error.h"
+#include "coordinator/progress.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct options_run {   /* of run and plan */
+    const char *sweep; /* path, "-", or NULL for the built-in lab */
+    int64_t workers;   /* local ones; TOPOLOGY_AUTO; 0: none */
+    int64_t expect;    /* workers that somebody else starts */
+    int64_t expect_timeout_ns;
+    const char *cpus, *housekeeping, *listen, *out;
+    char **settings; /* KEY=VALUE */
+    size_t setting_count;
+    enum progress_mode progress;
+    const char *format; /* of what goes to stdout */
+    bool co_run, quiet, verbose;
+};
+
+struct options_report {
+    const char *run;
+    const char *format;
+    bool rounds; /* csv: a row per round */
+};
+
+struct options_doctor {
+    const char *format;
+};
+
+/* argv[0] is the command's name.  0, or -1 with ERROR_USAGE.  --help and --version print and exit. */
+int options_parse_run(int argc, char **argv, struct options_run *ret, struct error *err);
+int options_parse_plan(int argc, char **argv, struct options_run *ret, struct error *err);
+int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err);
+int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
+
+void options_release_run(struct options_run *options);
+
+#endif

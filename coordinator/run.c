@@ -1,0 +1,421 @@
+#include "coordinator/run.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "coordinator/endpoint.h"
+#include "coordinator/environment.h"
+#include "coordinator/fleet.h"
+#include "coordinator/hostlock.h"
+#include "coordinator/launch.h"
+#include "coordinator/plan.h"
+#include "coordinator/report/report.h"
+#include "coordinator/store.h"
+#include "coordinator/summary.h"
+#include "coordinator/sweep.h"
+#include "coordinator/topology.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long a lost worker that was started by hand is waited for. */
+#define REJOIN_NS (10 * NS_PER_S)
+
+/* Everything that a run owns, in the order in which it comes to be; run_release frees it in reverse. */
+struct run {
+    const struct options_run *options;
+    struct sweep *sweep;
+    struct topology *topology; /* NULL without local workers */
+    struct hostlock lock;
+    char *listen;
+    struct plan *plan;
+    char *environment;
+    char *dir, *id;
+    struct store *store;
+    struct launch *launch;
+    struct fleet *fleet;
+    struct progress progress;
+};
+
+/* -- before anything starts --------------------------------------------------------------------------------- */
+
+/* Every mistake is a line; err->text is empty then. */
+static int read_sweep(const struct options_run *options, struct sweep **ret, struct error *err)
+{
+    struct sweep_mistakes mistakes = {0};
+    struct sweep_settings settings = {.at = (const char *const *)options->settings,
+                                      .count = options->setting_count};
+    int status = sweep_load(options->sweep, settings, ret, &mistakes);
+    if (status < 0) {
+        scoped_free char *text = sweep_mistakes_text(&mistakes);
+        (void)fprintf(stderr, "%s\n", text);
+        error_set(err, ERROR_USAGE, "%s", "");
+    }
+    sweep_mistakes_release(&mistakes);
+    return status;
+}
+
+static int choose_cpus(const struct options_run *options, struct topology **ret, struct error *err)
+{
+    struct topology_request request = {
+        .workers = options->workers, .cpus = options->cpus, .housekeeping = options->housekeeping};
+    if (options->workers == 0)
+        return 0;
+    return topology_choose(&request, ret, err);
+}
+
+static int64_t local_workers(const struct run *run)
+{
+    return run->topology ? (int64_t)run->topology->measured_count : 0;
+}
+
+static int check_options(const struct options_run *options, struct error *err)
+{
+    if (options->workers == 0 && options->expect == 0)
+        return error_set(err, ERROR_USAGE, "--workers 0 leaves nobody to measure: say --expect N too");
+    if (options->workers == 0 && options->cpus)
+        return error_set(err, ERROR_USAGE,
+                         "--cpus chooses CPUs of local workers, and --workers 0 starts none");
+    if (options->expect > 0 && !options->listen)
+        return error_set(err, ERROR_USAGE,
+                         "--expect needs --listen ENDPOINT, where the workers can find this run");
+    return 0;
+}
+
+static int prepare(struct run *run, struct error *err)
+{
+    const struct options_run *options = run->options;
+    run->lock.fd = -1;
+    if (check_options(options, err) < 0 || read_sweep(options, &run->sweep, err) < 0 ||
+        choose_cpus(options, &run->topology, err) < 0)
+        return -1;
+    if (options->listen && endpoint_check(options->listen, &run->listen, err) < 0)
+        return -1;
+    return plan_make(run->sweep, local_workers(run) + options->expect, &run->plan, err);
+}
+
+static int lock_cpus(struct run *run, struct error *err)
+{
+    if (!run->topology)
+        return 0;
+    size_t count = run->topology->measured_count;
+    scoped_free int64_t *cpus = memory_zeroed(count, sizeof *cpus);
+    for (size_t i = 0; i < count; i++)
+        cpus[i] = run->topology->measured[i].cpu;
+    if (hostlock_take(NULL, cpus, count, run->options->co_run, &run->lock, err) < 0)
+        return -1;
+    return environment_capture(cpus, count, run->topology->housekeeping, run->topology->housekeeping_count,
+                               &run->environment, err);
+}
+
+/* -- the run's directory ------------------------------------------------------------------------------------ */
+
+#define UTC_STAMP "%Y%m%dT%H%M%SZ"
+#define UTC_ISO   "%Y-%m-%dT%H:%M:%SZ"
+
+static struct tm utc_now(void)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    (void)gmtime_r(&now, &utc);
+    return utc;
+}
+
+static char *directory_of(const struct run *run)
+{
+    char stamp[32];
+    struct tm utc = utc_now();
+    if (run->options->out)
+        return memory_text(run->options->out);
+    (void)strftime(stamp, sizeof stamp, UTC_STAMP, &utc);
+    return memory_format("runs/%s-%s", run->plan->name, stamp);
+}
+
+static char *draw_id(void)
+{
+    uint64_t words[2];
+    if (getrandom(words, sizeof words, 0) != (ssize_t)sizeof words)
+        words[0] = words[1] = (uint64_t)clock_realtime_ns();
+    return memory_format("%016llx%016llx", (unsigned long long)words[0], (unsigned long long)words[1]);
+}
+
+static int put_fact_time(struct store *store, const char *key, struct error *err)
+{
+    char text[32];
+    struct tm utc = utc_now();
+    (void)strftime(text, sizeof text, UTC_ISO, &utc);
+    return store_put_fact(store, key, text, err);
+}
+
+static int put_fact_argv(struct store *store, int argc, char **argv, struct error *err)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < argc; i++) { /* words that are no UTF-8 are kept as bytes would be shown */
+        json_t *word = json_string(argv[i]);
+        json_array_append_new(array, word ? word : json_string("?"));
+    }
+    scoped_free char *text = json_dumps(array, JSON_COMPACT);
+    json_decref(array);
+    return text ? store_put_fact(store, "argv", text, err) : error_set(err, ERROR_INTERNAL, "out of memory");
+}
+
+static int put_fact_cpus(const struct run *run, struct error *err)
+{
+    if (!run->topology)
+        return 0;
+    scoped_free char *reserved =
+        topology_list_text(run->topology->housekeeping, run->topology->housekeeping_count);
+    return store_put_fact(run->store, "reserved_cpus", reserved, err);
+}
+
+static int open_store(struct run *run, int argc, char **argv, struct error *err)
+{
+    run->dir = directory_of(run);
+    run->id = draw_id();
+    if (store_create(run->dir, &run->store, err) < 0)
+        return -1;
+    if (store_put_fact(run->store, "run_id", run->id, err) < 0 ||
+        store_put_fact(run->store, "tool_version", COREFAN_VERSION, err) < 0 ||
+        store_put_fact(run->store, "sweep", run->sweep->canonical, err) < 0 ||
+        put_fact_time(run->store, "started_at", err) < 0 || put_fact_argv(run->store, argc, argv, err) < 0 ||
+        put_fact_cpus(run, err) < 0)
+        return -1;
+    return run->environment ? store_put_fact(run->store, "environment", run->environment, err) : 0;
+}
+
+/* Nothing was measured: leave nothing behind. */
+static void discard_store(struct run *run)
+{
+    static const char *const files[] = {"run.db", "run.db-wal", "run.db-shm", "run.lock"};
+    store_close(run->store);
+    run->store = NULL;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        scoped_free char *path = memory_format("%s/%s", run->dir, files[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(run->dir);
+}
+
+/* -- workers ------------------------------------------------------------------------------------------------ */
+
+static void show_progress(void *context, const struct schedule_progress *now)
+{
+    struct run *run = context;
+    struct progress_state state = {.group_count = now->group_count,
+                                   .groups_done = now->groups_done,
+                                   .expected_ns = now->expected_ns,
+                                   .done_ns = now->done_ns};
+    if (now->phase == SCHEDULE_GATHERING)
+        return;
+    if (now->current_group >= 0 && now->current_group < run->plan->group_count)
+        state.title = run->plan->groups[now->current_group].title;
+    progress_show(&run->progress, &state);
+}
+
+static int open_fleet(struct run *run, struct error *err)
+{
+    const struct topology *topology = run->topology;
+    struct fleet_config config = {
+        .run = run->id,
+        .listen = run->listen,
+        .runtimes = run->plan->runtimes,
+        .runtime_count = run->plan->runtime_count,
+        .housekeeping = topology ? topology->housekeeping : NULL,
+        .housekeeping_count = topology ? topology->housekeeping_count : 0,
+        .slot_count = (size_t)(local_workers(run) * run->plan->runtime_count),
+        .rejoin_ns = REJOIN_NS,
+        .on_progress = show_progress,
+        .context = run,
+    };
+    return fleet_open(&config, &run->fleet, err);
+}
+
+/* All runtimes of a CPU, then the next CPU. */
+static int launch_workers(struct run *run, struct error *err)
+{
+    const struct topology *topology = run->topology;
+    if (!topology)
+        return 0;
+    scoped_free char *housekeeping = topology_list_text(topology->housekeeping, topology->housekeeping_count);
+    struct launch_config config = {.endpoint = fleet_endpoint(run->fleet),
+                                   .housekeeping = topology->housekeeping_count ? housekeeping : "none"};
+    if (launch_new(&config, &run->launch, err) < 0)
+        return -1;
+    for (size_t i = 0; i < topology->measured_count; i++)
+        for (int64_t r = 0; r < run->plan->runtime_count; r++)
+            if (launch_add(run->launch, &run->plan->runtimes[r], topology->measured[i].cpu, err) < 0)
+                return -1;
+    fleet_watch(run->fleet, run->launch);
+    return 0;
+}
+
+/* Ours are the coordinator's threads: off the measured CPUs, where there are others. */
+static void pin_to_housekeeping(const struct topology *topology)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (size_t i = 0; topology && i < topology->housekeeping_count; i++)
+        CPU_SET((size_t)topology->housekeeping[i], &cpus);
+    if (CPU_COUNT(&cpus) > 0)
+        (void)sched_setaffinity(0, sizeof cpus, &cpus);
+}
+
+static void tell_about_place(const struct run *run)
+{
+    if (!run->topology)
+        log_line(LOG_INFO, "waiting at %s for %lld workers: corefan-worker --connect %s --cpu N",
+                 fleet_endpoint(run->fleet), (long long)run->options->expect, fleet_endpoint(run->fleet));
+    else if (run->topology->housekeeping_count == 0)
+        log_line(LOG_INFO, "no CPU is left for housekeeping: heartbeats go out between rounds only");
+    if (run->lock.crowded)
+        log_line(LOG_WARNING, "another run measures on some of these CPUs: figures will be disturbed");
+}
+
+/* The final plan knows how many workers really came. */
+static int make_plan(struct run *run, struct error *err)
+{
+    struct plan *plan;
+    if (plan_make(run->sweep, fleet_workers_per_runtime(run->fleet), &plan, err) < 0)
+        return -1;
+    plan_free(run->plan);
+    run->plan = plan;
+    return store_put_plan(run->store, plan, err);
+}
+
+static int start(struct run *run, int argc, char **argv, struct error *err)
+{
+    if (lock_cpus(run, err) < 0 || open_store(run, argc, argv, err) < 0)
+        return -1;
+    if (open_fleet(run, err) < 0 || launch_workers(run, err) < 0) {
+        discard_store(run);
+        return -1;
+    }
+    pin_to_housekeeping(run->topology);
+    tell_about_place(run);
+    if (fleet_gather(run->fleet, run->options->expect, run->options->expect_timeout_ns, err) < 0 ||
+        make_plan(run, err) < 0) {
+        discard_store(run);
+        return -1;
+    }
+    return 0;
+}
+
+/* -- the end ------------------------------------------------------------------------------------------------ */
+
+static int write_report(const struct summary *summary, const struct report_format *format, const char *dir,
+                        struct error *err)
+{
+    scoped_free char *path = memory_format("%s/%s", dir, format->file);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return error_set(err, ERROR_INTERNAL, "cannot write '%s': %s", path, strerror(errno));
+    int status = format->render(summary, file);
+    if (fclose(file) != 0 || status < 0)
+        return error_set(err, ERROR_INTERNAL, "cannot write '%s': %s", path, strerror(errno));
+    return 0;
+}
+
+static int write_reports(const struct summary *summary, const char *dir, struct error *err)
+{
+    for (size_t i = 0; i < report_format_count; i++)
+        if (report_formats[i].file && write_report(summary, &report_formats[i], dir, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int print_report(const struct summary *summary, const char *format, FILE *out, struct error *err)
+{
+    if (report_find(format)->render(summary, out) < 0 || fflush(out) != 0)
+        return error_set(err, ERROR_INTERNAL, "cannot write the report: %s", strerror(errno));
+    return 0;
+}
+
+static int conclude(struct run *run, FILE *out, struct error *err)
+{
+    struct summary *summary;
+    if (put_fact_time(run->store, "finished_at", err) < 0 || summary_build(run->store, &summary, err) < 0)
+        return -1;
+    int code = error_exit_code(summary_exit_kind(summary));
+    if (write_reports(summary, run->dir, err) < 0 ||
+        print_report(summary, run->options->format, out, err) < 0)
+        code = -1;
+    summary_free(summary);
+    if (code >= 0)
+        log_line(LOG_INFO, "results are in %s", run->dir);
+    return code;
+}
+
+static void run_release(struct run *run)
+{
+    progress_end(&run->progress);
+    fleet_close(run->fleet);
+    launch_free(run->launch);
+    store_close(run->store);
+    hostlock_release(&run->lock);
+    topology_free(run->topology);
+    plan_free(run->plan);
+    sweep_free(run->sweep);
+    free(run->listen);
+    free(run->environment);
+    free(run->dir);
+    free(run->id);
+}
+
+static int measure(struct run *run, FILE *out, struct error *err)
+{
+    struct error broken = {0};
+    int status = fleet_run(run->fleet, run->plan, run->store, NULL, &broken);
+    progress_end(&run->progress);
+    if (broken.kind == ERROR_INTERRUPTED)
+        (void)store_put_fact(run->store, "status", "interrupted", &broken);
+    int code = conclude(run, out, err);
+    if (status < 0 && broken.kind != ERROR_INTERRUPTED) {
+        *err = broken;
+        return -1;
+    }
+    return code;
+}
+
+int run_sweep(const struct options_run *options, int argc, char **argv, FILE *out, struct error *err)
+{
+    struct run run = {.options = options};
+    int code = -1;
+    if (prepare(&run, err) == 0) {
+        progress_begin(&run.progress, options->quiet ? PROGRESS_NONE : options->progress);
+        if (start(&run, argc, argv, err) == 0)
+            code = measure(&run, out, err);
+    }
+    run_release(&run);
+    return code;
+}
+
+int run_plan(const struct options_run *options, FILE *out, struct error *err)
+{
+    struct run run = {.options = options};
+    int status = prepare(&run, err);
+    if (status == 0)
+        status = strcmp(options->format, "json") == 0 ? plan_print_json(run.plan, out)
+                                                      : plan_print_text(run.plan, out);
+    run_release(&run);
+    return status;
+}
+
+int run_report(const struct options_report *options, FILE *out, struct error *err)
+{
+    struct store *store;
+    struct summary *summary;
+    if (store_open(options->run, STORE_READ, &store, err) < 0)
+        return -1;
+    int status = summary_build(store, &summary, err);
+    if (status == 0) {
+        status = print_report(summary, options->format, out, err);
+        summary_free(summary);
+    }
+    store_close(store);
+    return status;
+}
