@@ -123,7 +123,7 @@ class Trouble(EndToEnd):
 
     def test_missing_worker_binary(self):
         done = self.run_sweep(SMALL_SWEEP, env={"COREFAN_WORKER": "/nonexistent/corefan-worker"})
-        self.assert_one_line(done, 1, "/nonexistent/corefan-worker")
+        self.assert_one_line(done, 2, "/nonexistent/corefan-worker")
 
     def test_ctrl_c_keeps_what_was_measured(self):
         process = self.start_sweep(SLOW_SWEEP + "  - {job: noop, fanout: 2}\n", "--progress", "none",
@@ -170,7 +170,7 @@ class BadInput(EndToEnd):
             (("run", sweep, "--format", "jsn"), "json"),
             (("run", "/nonexistent.yaml"), "/nonexistent.yaml"),
             (("run", str(self.scratch)), str(self.scratch)),
-            (("run", sweep, "--listen", "tcp://0.0.0.0:7777"), "loopback"),
+            (("run", sweep, "--listen", "tcp://0.0.0.0:7777"), "other hosts"),
             (("run", sweep, "--listen", "nonsense"), "nonsense"),
             (("run", sweep, "--set", "fanouts=3"), "fanout"),
             (("run", sweep, "--set", "cores=5000"), "5000"),
