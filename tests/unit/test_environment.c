@@ -529,6 +529,12 @@ static void test_variants(void **state)
         {"virtual", read_virtual, "proc.later/stat",
          "cpu0 20000 0 5000 72500 250 0 250 2000 0 0\ncpu1 20000 0 5000 72500 250 0 250 2000\n",
          "busy_most_x", "\"no_ticks\""},
+        {"laptop", read_laptop, "proc.later/stat", "cpu1 5000 25 2000 225010 260 0 75 0 0 0", "busy_most_x",
+         "0.0"},
+        {"laptop", read_laptop, "sys/fs/cgroup/user.slice/cpu.max", "50000 0", "cgroup_quota_cpus",
+         "\"unexpected_content\""},
+        {"laptop", read_laptop, "proc/self/timerslack_ns", "50000 ns", "timer_slack_ns",
+         "\"unexpected_content\""},
         {"laptop", read_laptop, "proc/pressure/cpu", "some avg10=nan avg60=0.00", "pressure_cpu_10s_percent",
          "\"unexpected_content\""},
     };
@@ -541,6 +547,20 @@ static void test_variants(void **state)
         json_decref(host);
         remove_tree(&copy);
     }
+}
+
+/* What no terminal should see does not come in. */
+static void test_control_characters(void **state)
+{
+    static const char name[] = "a\0b\033[31m\xc3\xa9";
+    (void)state;
+    struct copy copy = copy_tree("laptop");
+    scoped_free char *path = memory_format("%s/proc/sys/kernel/hostname", copy.path);
+    write_file(path, name, sizeof name - 1);
+    json_t *host = read_laptop(copy.path);
+    assert_facts(host, &(struct expected){"host", "\"a?b?[31m??\""}, 1);
+    json_decref(host);
+    remove_tree(&copy);
 }
 
 static void test_mixed_governors(void **state)
@@ -745,13 +765,13 @@ static void test_real_quota(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_laptop),           cmocka_unit_test(test_container),
-        cmocka_unit_test(test_virtual),          cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_damaged),          cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_variants),         cmocka_unit_test(test_mixed_governors),
-        cmocka_unit_test(test_nothing_measured), cmocka_unit_test(test_this_host),
-        cmocka_unit_test(test_this_process),     cmocka_unit_test(test_busy_cpu),
-        cmocka_unit_test(test_real_quota),
+        cmocka_unit_test(test_laptop),          cmocka_unit_test(test_container),
+        cmocka_unit_test(test_virtual),         cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_damaged),         cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_variants),        cmocka_unit_test(test_control_characters),
+        cmocka_unit_test(test_mixed_governors), cmocka_unit_test(test_nothing_measured),
+        cmocka_unit_test(test_this_host),       cmocka_unit_test(test_this_process),
+        cmocka_unit_test(test_busy_cpu),        cmocka_unit_test(test_real_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
