@@ -190,14 +190,14 @@ static double nth(double *x, size_t n, size_t k)
     return x[k];
 }
 
-static double median_in_place(double *x, size_t n)
+double stats_median_in_place(double *values, size_t n)
 {
-    double upper = nth(x, n, n / 2);
+    double upper = nth(values, n, n / 2);
     if (n % 2)
         return upper;
-    double lower = x[0];
+    double lower = values[0];
     for (size_t i = 1; i < n / 2; i++)
-        lower = fmax(lower, x[i]);
+        lower = fmax(lower, values[i]);
     return lower + (upper - lower) / 2;
 }
 
@@ -254,9 +254,9 @@ static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_
     struct rng rng = rng_seeded(seed);
     for (size_t draw = 0; draw < draws; draw++) {
         size_t used = resample(&rng, pairs, units, unit_count, room, a, b);
-        double below = median_in_place(b, used);
+        double below = stats_median_in_place(b, used);
         if (below > 0)
-            ratios[kept++] = median_in_place(a, used) / below;
+            ratios[kept++] = stats_median_in_place(a, used) / below;
     }
     if (kept < draws) {
         estimate->why = "denominator_reaches_zero";
@@ -280,10 +280,10 @@ struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size
         a[i] = pairs[i].a;
         b[i] = pairs[i].b;
     }
-    double below = median_in_place(b, n);
+    double below = stats_median_in_place(b, n);
     if (!(below > 0))
         return stats_unknown("denominator_not_positive");
-    struct stats_estimate estimate = {.known = true, .value = median_in_place(a, n) / below, .n = (int64_t)n};
+    struct stats_estimate estimate = {.known = true, .value = stats_median_in_place(a, n) / below, .n = (int64_t)n};
     if (n < 2)
         estimate.why = "one_pair";
     else

@@ -54,6 +54,9 @@ double *stats_sorted(const double *values, size_t n);
 /* Linear between neighbours of (n-1)q (type 7 of Hyndman and Fan): always within min..max.  n >= 1. */
 double stats_quantile(const double *sorted, size_t n, double q);
 
+/* The median alone, without sorting; reorders.  n >= 1. */
+double stats_median_in_place(double *values, size_t n);
+
 /* p50 with its order-statistic interval; ci_method `order_statistic`. */
 struct stats_estimate stats_median(const double *values, size_t n);
 
