@@ -407,10 +407,11 @@ static int compare_ranks(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* A cell ranks by its worst row. */
+/* A cell ranks by its worst row; one that only passes and improves, as an improvement. */
 static struct rank rank_cell(const struct comparison *comparison, size_t first)
 {
     struct rank rank = {.outcome = COMPARE_IMPROVEMENT, .first = first};
+    bool improves = false;
     for (size_t i = first;
          i < comparison->row_count && comparison->rows[i].base == comparison->rows[first].base; i++) {
         const struct compare_row *row = &comparison->rows[i];
@@ -419,8 +420,11 @@ static struct rank rank_cell(const struct comparison *comparison, size_t first)
             rank.outcome = row->outcome;
             rank.ratio = ratio;
         }
+        improves = improves || row->outcome == COMPARE_IMPROVEMENT;
         rank.count++;
     }
+    if (improves && rank.outcome == COMPARE_PASS)
+        rank.outcome = COMPARE_IMPROVEMENT;
     return rank;
 }
 
