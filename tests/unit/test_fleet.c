@@ -1,0 +1,1095 @@
+/* The schedule in virtual time: made-up workers that obey, fall silent, die, lie and come back. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "coordinator/plan.h"
+#include "coordinator/schedule.h"
+#include "coordinator/sweep.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MAX_PEERS  64
+#define MAX_CELLS  64
+#define MAX_SENT   8192
+#define MAX_BLOCKS 32
+
+/* ---- made-up workers and a store, around a real schedule ---- */
+
+enum manner { OBEYS, SILENT }; /* silent: takes what is sent, answers nothing */
+
+/* What a peer was sent, kept beyond the action's life. */
+struct sent {
+    int peer;
+    enum wire_type type;
+    int64_t group, attempt, go, first_block, blocks, cell, part, start_in_ns;
+    int64_t cells[MAX_CELLS];
+    size_t cell_count;
+    char reason[160];
+};
+
+struct peer {
+    char identity[16], instance[40];
+    const char *label, *host, *boot_id;
+    int64_t slot, number;
+    bool busy_heartbeats, lost;
+    enum manner manner;
+    bool measuring;
+    struct sent slice; /* its last assign */
+};
+
+struct sim {
+    struct plan *plan;
+    struct schedule *schedule;
+    int64_t now_ns;
+    struct peer peers[MAX_PEERS];
+    int peer_count;
+    struct sent sent[MAX_SENT];
+    size_t sent_count, answered;
+    /* the store */
+    int stored[MAX_CELLS][MAX_BLOCKS];      /* rounds that are not void, over all workers */
+    int open_rounds[MAX_CELLS][MAX_BLOCKS]; /* of attempts that are neither finished nor void */
+    int64_t open_group_of[MAX_CELLS];
+    int finished[MAX_CELLS], voided, failed, results_stored, events;
+    int64_t stored_group, stored_attempt, stored_go, stored_part; /* the last result */
+    char story[700];
+    int64_t killed_slot;
+    bool quiet_while_busy; /* peers that are added from now on */
+    int logs;
+    char log[700];
+};
+
+static struct plan *plan_of(const char *text, int64_t workers)
+{
+    struct sweep *sweep = NULL;
+    struct plan *plan = NULL;
+    struct error err = {0};
+    struct sweep_mistakes mistakes = {0};
+    if (sweep_parse("a.yaml", text, strlen(text), (struct sweep_settings){0}, &sweep, &mistakes) != 0)
+        fail_msg("%s", sweep_mistakes_text(&mistakes));
+    if (plan_make(sweep, workers, &plan, &err) != 0)
+        fail_msg("%s", err.text);
+    sweep_free(sweep);
+    return plan;
+}
+
+static void sim_open(struct sim *sim, const char *sweep, int64_t workers, size_t slots)
+{
+    const char *labels[8];
+    memset(sim, 0, sizeof *sim);
+    sim->plan = plan_of(sweep, workers);
+    sim->now_ns = 100 * NS_PER_S;
+    sim->killed_slot = -1;
+    for (int64_t i = 0; i < sim->plan->runtime_count; i++)
+        labels[i] = sim->plan->runtimes[i].label;
+    sim->schedule = schedule_new(&(struct schedule_config){.run = "r",
+                                                           .labels = labels,
+                                                           .label_count = (size_t)sim->plan->runtime_count,
+                                                           .boot_id = "here",
+                                                           .host = "a",
+                                                           .heartbeat_ns = NS_PER_S,
+                                                           .rejoin_ns = 10 * NS_PER_S,
+                                                           .slot_count = slots,
+                                                           .seed = 1});
+}
+
+static void sim_close(struct sim *sim)
+{
+    schedule_free(sim->schedule);
+    plan_free(sim->plan);
+}
+
+static int peer_of(const struct sim *sim, const struct schedule_action *action)
+{
+    for (int i = 0; i < sim->peer_count; i++)
+        if (strlen(sim->peers[i].identity) == action->identity_bytes &&
+            memcmp(sim->peers[i].identity, action->identity, action->identity_bytes) == 0)
+            return i;
+    return -1;
+}
+
+/* The rule of SPEC.md that nothing reaches a worker while it measures, but an abort, a welcome, a goodbye. */
+static void check_silence(const struct sim *sim, const struct sent *sent)
+{
+    bool may = sent->type == WIRE_ABORT || sent->type == WIRE_WELCOME || sent->type == WIRE_BYE ||
+               sent->type == WIRE_REJECT;
+    if (sent->peer >= 0 && sim->peers[sent->peer].measuring && !may)
+        fail_msg("%s was sent to a worker that measures", wire_type_name(sent->type));
+}
+
+static void note_assign(struct sent *sent, const struct wire_assign *assign)
+{
+    sent->group = assign->group;
+    sent->attempt = assign->attempt;
+    sent->blocks = assign->blocks;
+    sent->cell_count = assign->cell_count;
+    for (size_t i = 0; i < assign->cell_count; i++)
+        sent->cells[i] = assign->cells[i].cell;
+}
+
+static void note_go(struct sent *sent, const struct wire_go *go)
+{
+    sent->group = go->group;
+    sent->attempt = go->attempt;
+    sent->go = go->go;
+    sent->first_block = go->first_block;
+    sent->blocks = go->blocks;
+    sent->cell = go->cell;
+}
+
+static void note_ack(struct sent *sent, const struct wire_ack *ack)
+{
+    sent->group = ack->group;
+    sent->attempt = ack->attempt;
+    sent->go = ack->go;
+    sent->part = ack->part;
+}
+
+static void take_send(struct sim *sim, const struct schedule_action *action)
+{
+    struct sent sent = {.peer = peer_of(sim, action), .type = action->message.type};
+    const struct wire_message *message = &action->message;
+    sent.start_in_ns = action->start_in_ns;
+    check_silence(sim, &sent);
+    if (sent.type == WIRE_ASSIGN)
+        note_assign(&sent, &message->assign);
+    else if (sent.type == WIRE_GO)
+        note_go(&sent, &message->go);
+    else if (sent.type == WIRE_ACK)
+        note_ack(&sent, &message->ack);
+    else if (sent.type == WIRE_ABORT)
+        sent.group = message->abort.group;
+    else if (sent.type == WIRE_WELCOME && sent.peer >= 0)
+        sim->peers[sent.peer].number = message->welcome.worker;
+    else if (sent.type == WIRE_REJECT)
+        (void)snprintf(sent.reason, sizeof sent.reason, "%s", message->reject.reason);
+    if (sent.type == WIRE_GO)
+        sim->peers[sent.peer].measuring = true;
+    assert_true(sim->sent_count < MAX_SENT);
+    sim->sent[sim->sent_count++] = sent;
+}
+
+static void store_result(struct sim *sim, const struct wire_result *result)
+{
+    sim->results_stored++;
+    sim->stored_group = result->group;
+    sim->stored_attempt = result->attempt;
+    sim->stored_go = result->go;
+    sim->stored_part = result->part;
+    for (size_t i = 0; i < result->round_count; i++)
+        sim->open_rounds[result->rounds[i].cell][result->rounds[i].block]++;
+}
+
+/* Open rounds of a group count from now on, or never. */
+static void settle_rounds(struct sim *sim, int64_t group, bool count)
+{
+    for (int64_t c = 0; c < sim->plan->cell_count; c++) {
+        for (int b = 0; sim->plan->cells[c].group == group && b < MAX_BLOCKS; b++) {
+            if (count)
+                sim->stored[c][b] += sim->open_rounds[c][b];
+            sim->open_rounds[c][b] = 0;
+        }
+    }
+}
+
+static void take_action(struct sim *sim, const struct schedule_action *action)
+{
+    switch (action->kind) {
+    case SCHEDULE_SEND:
+        take_send(sim, action);
+        break;
+    case SCHEDULE_STORE_RESULT:
+        store_result(sim, action->result);
+        break;
+    case SCHEDULE_STORE_FINISH:
+        assert_int_equal(sim->finished[action->group]++, 0);
+        settle_rounds(sim, action->group, true);
+        break;
+    case SCHEDULE_STORE_VOID:
+        sim->voided++;
+        settle_rounds(sim, action->group, false);
+        break;
+    case SCHEDULE_STORE_FAIL:
+        sim->failed++;
+        (void)snprintf(sim->story, sizeof sim->story, "%s", action->text);
+        break;
+    case SCHEDULE_STORE_EVENT:
+        sim->events++;
+        break;
+    case SCHEDULE_KILL:
+        sim->killed_slot = action->slot;
+        break;
+    case SCHEDULE_LOG:
+        sim->logs++;
+        (void)snprintf(sim->log, sizeof sim->log, "%s", action->text);
+        break;
+    default:
+        break;
+    }
+}
+
+static void take_actions(struct sim *sim)
+{
+    const struct schedule_action *action;
+    while ((action = schedule_next(sim->schedule)))
+        take_action(sim, action);
+    const char *wrong = schedule_check(sim->schedule);
+    if (wrong)
+        fail_msg("%s", wrong);
+}
+
+static void feed(struct sim *sim, struct schedule_event event)
+{
+    event.now_ns = sim->now_ns;
+    schedule_feed(sim->schedule, &event);
+    take_actions(sim);
+}
+
+static void say(struct sim *sim, int peer, struct wire_message message)
+{
+    feed(sim, (struct schedule_event){.kind = SCHEDULE_MESSAGE,
+                                      .identity = sim->peers[peer].identity,
+                                      .identity_bytes = strlen(sim->peers[peer].identity),
+                                      .message = &message});
+}
+
+static char *arms[] = {(char[]){"empty"}, (char[]){"sequential"}, (char[]){"gather"}, (char[]){"taskgroup"},
+                       (char[]){"tasks"}};
+static char *jobs[] = {(char[]){"noop"}, (char[]){"sleep"}, (char[]){"cpu"}};
+
+static void hello(struct sim *sim, int number)
+{
+    struct peer *peer = &sim->peers[number];
+    struct wire_message message = {.type = WIRE_HELLO};
+    message.hello = (struct wire_hello){.runtime = (char[]){"libuv"},
+                                        .pid = 100 + number,
+                                        .slot = peer->slot,
+                                        .cpu = number,
+                                        .arms = {arms, 5},
+                                        .jobs = {jobs, 3},
+                                        .busy_heartbeats = peer->busy_heartbeats};
+    scoped_free char *instance = memory_text(peer->instance), *label = memory_text(peer->label);
+    scoped_free char *host = memory_text(peer->host), *boot_id = memory_text(peer->boot_id);
+    message.hello.instance = instance;
+    message.hello.label = label;
+    message.hello.host = host;
+    message.hello.boot_id = boot_id;
+    /* the schedule keeps a hello: give it one whose arena owns its texts, as decoding does */
+    struct wire_bytes bytes;
+    struct wire_message decoded;
+    struct error err = {0};
+    if (wire_encode(&message, &bytes, &err) < 0 || wire_decode(bytes.data, bytes.size, &decoded, &err) < 0)
+        fail_msg("%s", err.text);
+    free(bytes.data);
+    feed(sim, (struct schedule_event){.kind = SCHEDULE_MESSAGE,
+                                      .identity = peer->identity,
+                                      .identity_bytes = strlen(peer->identity),
+                                      .message = &decoded});
+    wire_release(&decoded);
+}
+
+static int add_peer(struct sim *sim, const char *label, const char *host, const char *boot_id, int64_t slot)
+{
+    int number = sim->peer_count++;
+    struct peer *peer = &sim->peers[number];
+    assert_true(number < MAX_PEERS);
+    *peer = (struct peer){.label = label,
+                          .host = host,
+                          .boot_id = boot_id,
+                          .slot = slot,
+                          .number = -1,
+                          .busy_heartbeats = !sim->quiet_while_busy};
+    (void)snprintf(peer->identity, sizeof peer->identity, "p%d", number);
+    (void)snprintf(peer->instance, sizeof peer->instance, "%032x", number);
+    hello(sim, number);
+    return number;
+}
+
+static void begin(struct sim *sim)
+{
+    schedule_begin(sim->schedule, sim->plan, NULL, sim->now_ns);
+    take_actions(sim);
+}
+
+static void ready(struct sim *sim, int peer, const char *error)
+{
+    const struct sent *slice = &sim->peers[peer].slice;
+    struct wire_message message = {.type = WIRE_READY};
+    scoped_free char *text = memory_text(error);
+    message.ready = (struct wire_ready){.group = slice->group, .attempt = slice->attempt, .error = text};
+    say(sim, peer, message);
+}
+
+static void heartbeat(struct sim *sim, int peer, const char *state)
+{
+    struct wire_message message = {.type = WIRE_HEARTBEAT};
+    scoped_free char *text = memory_text(state);
+    message.heartbeat = (struct wire_heartbeat){.group = WIRE_NULL, .attempt = WIRE_NULL, .state = text};
+    say(sim, peer, message);
+}
+
+/* Rounds [from, to) of a go, cell by cell within each block. */
+static void result(struct sim *sim, int peer, const struct sent *go, int64_t part, bool last, size_t from,
+                   size_t to)
+{
+    const struct sent *slice = &sim->peers[peer].slice;
+    size_t width = go->cell == WIRE_NULL ? slice->cell_count : 1;
+    struct wire_round *rounds = memory_zeroed(to > from ? to - from : 1, sizeof *rounds);
+    for (size_t i = from; i < to; i++) {
+        wire_round_init(&rounds[i - from]);
+        rounds[i - from].cell = go->cell == WIRE_NULL ? slice->cells[i % width] : go->cell;
+        rounds[i - from].block = go->first_block + (int64_t)(i / width);
+        rounds[i - from].position = (int64_t)(i % width);
+    }
+    struct wire_message message = {.type = WIRE_RESULT};
+    message.result = (struct wire_result){.group = go->group,
+                                          .attempt = go->attempt,
+                                          .go = go->go,
+                                          .part = part,
+                                          .last = last,
+                                          .rounds = rounds,
+                                          .round_count = to - from};
+    sim->peers[peer].measuring &= !last;
+    say(sim, peer, message);
+    free(rounds);
+}
+
+static size_t rounds_of(const struct sim *sim, int peer, const struct sent *go)
+{
+    return (size_t)go->blocks * (go->cell == WIRE_NULL ? sim->peers[peer].slice.cell_count : 1);
+}
+
+static void answer(struct sim *sim, const struct sent *sent)
+{
+    struct peer *peer = &sim->peers[sent->peer];
+    if (sent->type == WIRE_ASSIGN)
+        peer->slice = *sent;
+    if (sent->type == WIRE_ABORT)
+        peer->measuring = false;
+    if (peer->lost || peer->manner == SILENT)
+        return;
+    sim->now_ns += NS_PER_MS;
+    if (sent->type == WIRE_ASSIGN)
+        ready(sim, sent->peer, NULL);
+    else if (sent->type == WIRE_GO)
+        result(sim, sent->peer, sent, 0, true, 0, rounds_of(sim, sent->peer, sent));
+    else if (sent->type == WIRE_ABORT)
+        heartbeat(sim, sent->peer, "idle");
+}
+
+/* Lets every peer answer what it was sent until nothing is left, or `most` answers were given. */
+static void settle(struct sim *sim, size_t most)
+{
+    for (; sim->answered < sim->sent_count && most > 0; most--) {
+        struct sent sent = sim->sent[sim->answered++];
+        if (sent.peer >= 0)
+            answer(sim, &sent);
+    }
+}
+
+static void pass(struct sim *sim, int64_t ns)
+{
+    for (int64_t end_ns = sim->now_ns + ns; sim->now_ns < end_ns;) {
+        sim->now_ns += 250 * NS_PER_MS;
+        for (int i = 0; i < sim->peer_count; i++)
+            if (!sim->peers[i].lost && sim->peers[i].manner == OBEYS)
+                heartbeat(sim, i, sim->peers[i].measuring ? "measuring" : "ready");
+        feed(sim, (struct schedule_event){.kind = SCHEDULE_TICK});
+    }
+}
+
+static void lose_slot(struct sim *sim, int peer, bool over)
+{
+    sim->peers[peer].lost = true;
+    sim->peers[peer].measuring = false;
+    feed(sim, (struct schedule_event){.kind = over ? SCHEDULE_SLOT_OVER : SCHEDULE_SLOT_LOST,
+                                      .slot = sim->peers[peer].slot,
+                                      .text = "its process was ended by signal 9 (Killed)"});
+}
+
+static struct schedule_progress progress_of(const struct sim *sim)
+{
+    struct schedule_progress progress;
+    schedule_progress(sim->schedule, &progress);
+    return progress;
+}
+
+/* Every cell has exactly `cores` rounds in each of its blocks. */
+static void check_complete(const struct sim *sim)
+{
+    assert_int_equal(progress_of(sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(sim).groups_failed, 0);
+    for (int64_t c = 0; c < sim->plan->cell_count; c++) {
+        const struct plan_cell *cell = &sim->plan->cells[c];
+        for (int64_t b = 0; b < MAX_BLOCKS; b++)
+            assert_int_equal(sim->stored[c][b], b < cell->rounds ? cell->cores : 0);
+    }
+}
+
+static size_t count_sent(const struct sim *sim, enum wire_type type, int peer)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sim->sent_count; i++)
+        count += sim->sent[i].type == type && (peer < 0 || sim->sent[i].peer == peer);
+    return count;
+}
+
+static const struct sent *last_sent(const struct sim *sim, enum wire_type type)
+{
+    for (size_t i = sim->sent_count; i-- > 0;)
+        if (sim->sent[i].type == type)
+            return &sim->sent[i];
+    fail_msg("no %s was sent", wire_type_name(type));
+    return NULL;
+}
+
+#define ONE_GROUP   "rounds: 6\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n"
+#define GANG_OF_3   "rounds: 4\ncores: 3\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n"
+#define FOUR_GROUPS "rounds: 3\nmatrix: [{job: sleep, fanout: [1, 2, 3, 4], delay: 1ms}]\n"
+
+/* ---- how groups are measured ---- */
+
+static void test_one_worker_gets_all_blocks_at_once(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    assert_int_equal(schedule_slots_coming(sim.schedule), 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    assert_int_equal(schedule_slots_coming(sim.schedule), 0);
+    assert_int_equal(schedule_live(sim.schedule, NULL), 1);
+    begin(&sim);
+    settle(&sim, 1000);
+    assert_int_equal(count_sent(&sim, WIRE_GO, 0), 1);
+    const struct sent *go = last_sent(&sim, WIRE_GO);
+    assert_int_equal(go->blocks, 6);
+    assert_int_equal(go->cell, WIRE_NULL);
+    assert_int_equal(go->start_in_ns, 0);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_parts_are_acknowledged_after_the_last(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2); /* welcome, assign */
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    result(&sim, peer, &go, 0, false, 0, 10);
+    assert_int_equal(sim.results_stored, 1);
+    assert_int_equal(count_sent(&sim, WIRE_ACK, peer), 0);
+    result(&sim, peer, &go, 0, false, 0, 10); /* again: not stored again, and no frame while it measures */
+    assert_int_equal(sim.results_stored, 1);
+    assert_int_equal(progress_of(&sim).duplicates, 1);
+    result(&sim, peer, &go, 1, true, 10, 24);
+    assert_int_equal(sim.results_stored, 2);
+    assert_int_equal(count_sent(&sim, WIRE_ACK, peer), 2);
+    assert_int_equal(last_sent(&sim, WIRE_ACK)->part, 1);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_gang_starts_together_cell_by_cell(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GANG_OF_3, 3, 3);
+    for (int i = 0; i < 3; i++)
+        add_peer(&sim, "libuv", "a", "here", i);
+    sim.answered = sim.sent_count;
+    begin(&sim);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), 3);
+    settle(&sim, 2);
+    assert_int_equal(count_sent(&sim, WIRE_GO, -1), 0); /* two of three are ready */
+    settle(&sim, 1);
+    assert_int_equal(count_sent(&sim, WIRE_GO, -1), 3);
+    const struct sent *goes = &sim.sent[sim.sent_count - 3];
+    assert_true(goes[0].start_in_ns >= 2 * NS_PER_MS);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(goes[i].start_in_ns, goes[0].start_in_ns);
+        assert_int_equal(goes[i].cell, goes[0].cell);
+    }
+    assert_true(goes[0].cell >= 0);
+    settle(&sim, 1000);
+    assert_int_equal(count_sent(&sim, WIRE_GO, 0), 4 * 4); /* blocks x (3 arms and the empty one) */
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_runtimes_alternate_block_by_block(void **state)
+{
+    struct sim sim;
+    int firsts[2] = {0, 0};
+    (void)state;
+    sim_open(&sim,
+             "rounds: 16\nruntimes: [libuv, {kind: libuv, label: other}]\n"
+             "matrix: [{job: sleep, fanout: 3, delay: 1ms}]\n",
+             1, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "other", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    check_complete(&sim);
+    assert_int_equal(count_sent(&sim, WIRE_GO, 0), 16);
+    assert_int_equal(count_sent(&sim, WIRE_GO, 1), 16);
+    for (size_t i = 0, turn = 0; i < sim.sent_count; i++) {
+        if (sim.sent[i].type != WIRE_GO)
+            continue;
+        assert_int_equal(sim.sent[i].blocks, 1);
+        assert_int_equal(sim.sent[i].first_block, turn / 2);
+        firsts[sim.sent[i].peer] += turn % 2 == 0;
+        turn++;
+    }
+    assert_true(firsts[0] > 0 && firsts[1] > 0); /* the order is drawn for each block */
+    sim_close(&sim);
+}
+
+static void test_single_groups_rotate_over_the_workers(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, FOUR_GROUPS, 2, 2);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 1000);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, 0), 2);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, 1), 2);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_a_group_owns_its_host(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, FOUR_GROUPS, 2, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    begin(&sim);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), 2); /* one on each host, though a has two workers */
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, 2), 1);
+    settle(&sim, 1000);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_gang_over_two_hosts(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GANG_OF_3, 3, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 1000);
+    check_complete(&sim);
+    for (size_t i = 0; i < sim.sent_count; i++)
+        if (sim.sent[i].type == WIRE_GO) /* only who shares our clock can be told when to start */
+            assert_int_equal(sim.sent[i].start_in_ns > 0, sim.sent[i].peer < 2);
+    sim_close(&sim);
+}
+
+static void test_late_joiner_takes_the_next_group(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, FOUR_GROUPS, 1, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 3);
+    add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    settle(&sim, 1000);
+    assert_true(count_sent(&sim, WIRE_ASSIGN, 1) > 0);
+    assert_int_equal(progress_of(&sim).voided, 0);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+/* ---- loss ---- */
+
+static void test_lost_worker_is_replaced_and_its_group_issued_again(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    int first = add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    result(&sim, first, &go, 0, false, 0, 8);
+    lose_slot(&sim, first, false);
+    assert_int_equal(sim.voided, 1);
+    assert_int_equal(schedule_slots_coming(sim.schedule), 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    settle(&sim, 1000);
+    assert_int_equal(last_sent(&sim, WIRE_ASSIGN)->attempt, 2);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_gang_with_a_lost_member_is_void_as_a_whole(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GANG_OF_3, 3, 3);
+    for (int i = 0; i < 3; i++)
+        add_peer(&sim, "libuv", "a", "here", i);
+    begin(&sim);
+    settle(&sim, 3 + 3 + 5); /* welcomes, assigns, and some goes: some have answered */
+    size_t before = count_sent(&sim, WIRE_ASSIGN, -1);
+    lose_slot(&sim, 1, false);
+    assert_int_equal(sim.voided, 1);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), before); /* the others have not let go yet */
+    settle(&sim, 1000);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), before + 3);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_attempts_are_bounded_and_the_rest_goes_on(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, FOUR_GROUPS, 1, 1);
+    begin(&sim);
+    for (int i = 0; i < SCHEDULE_MAX_ATTEMPTS; i++) {
+        add_peer(&sim, "libuv", "a", "here", 0);
+        assert_int_equal(last_sent(&sim, WIRE_ASSIGN)->group, 0);
+        assert_int_equal(last_sent(&sim, WIRE_ASSIGN)->attempt, i + 1);
+        lose_slot(&sim, sim.peer_count - 1, false);
+        sim.answered = sim.sent_count;
+    }
+    assert_int_equal(sim.failed, 1);
+    assert_non_null(strstr(sim.story, "attempt 1: worker 0"));
+    assert_non_null(strstr(sim.story, "attempt 3: worker 2"));
+    add_peer(&sim, "libuv", "a", "here", 0);
+    settle(&sim, 1000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_done, 3);
+    assert_int_equal(progress_of(&sim).groups_failed, 1);
+    sim_close(&sim);
+}
+
+static void test_silence_is_loss_and_the_coordinators_own_is_not(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    int peer = add_peer(&sim, "libuv", "a", "here", 0);
+    sim.peers[peer].manner = SILENT;
+    pass(&sim, 2900 * NS_PER_MS);
+    assert_int_equal(progress_of(&sim).workers_live, 1);
+    sim.now_ns += 60 * NS_PER_S; /* we slept: a stopped process, a suspended machine */
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_TICK});
+    assert_int_equal(progress_of(&sim).workers_live, 1);
+    pass(&sim, 4 * NS_PER_S);
+    assert_int_equal(progress_of(&sim).workers_live, 0);
+    assert_int_equal(sim.killed_slot, 0);
+    assert_non_null(strstr(sim.log, "no heartbeat for 3."));
+    sim_close(&sim);
+}
+
+static void test_busy_worker_without_housekeeping_may_be_silent(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    sim.quiet_while_busy = true;
+    int peer = add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    sim.peers[peer].manner = SILENT;
+    pass(&sim, 8 * NS_PER_S);
+    assert_int_equal(progress_of(&sim).workers_live, 1);
+    result(&sim, peer, &go, 0, true, 0, rounds_of(&sim, peer, &go));
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_wedged_worker_by_lease(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 2);
+    pass(&sim, 9 * NS_PER_S); /* its session lives, its loop does not come back */
+    assert_int_equal(sim.voided, 0);
+    pass(&sim, 3 * NS_PER_S);
+    assert_int_equal(sim.voided, 1);
+    assert_int_equal(sim.killed_slot, 0);
+    sim_close(&sim);
+}
+
+static void test_wedged_worker_started_by_hand_comes_back(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    pass(&sim, 13 * NS_PER_S);
+    assert_int_equal(sim.voided, 1);
+    assert_int_equal(sim.killed_slot, -1);
+    assert_int_equal(schedule_live(sim.schedule, NULL), 0);
+    int stored = sim.results_stored;
+    sim.answered = sim.sent_count;
+    result(&sim, peer, &go, 0, true, 0,
+           rounds_of(&sim, peer, &go)); /* late: refused, acknowledged, and alive */
+    assert_int_equal(sim.results_stored, stored);
+    assert_int_equal(progress_of(&sim).refused, 1);
+    settle(&sim, 1000);
+    assert_int_equal(last_sent(&sim, WIRE_ASSIGN)->attempt, 2);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_nobody_left_ends_the_run(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, FOUR_GROUPS, 1, 1);
+    int peer = add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    lose_slot(&sim, peer, true);
+    pass(&sim, 9 * NS_PER_S);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_RUNNING);
+    pass(&sim, 2 * NS_PER_S);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_failed, 4);
+    assert_non_null(strstr(sim.story, "no host has the 1 worker per runtime"));
+    sim_close(&sim);
+}
+
+static void test_reconnection_keeps_the_slice(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    (void)snprintf(sim.peers[peer].identity, sizeof sim.peers[peer].identity, "again");
+    hello(&sim, peer);
+    assert_int_equal(sim.peers[peer].number, 0);
+    assert_int_equal(progress_of(&sim).workers_registered, 1);
+    result(&sim, peer, &go, 0, true, 0, rounds_of(&sim, peer, &go));
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_assign_lost_with_its_connection_is_repeated(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    sim.answered = sim.sent_count; /* the assign never arrives */
+    (void)snprintf(sim.peers[peer].identity, sizeof sim.peers[peer].identity, "again");
+    hello(&sim, peer);
+    heartbeat(&sim, peer, "idle");
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), 2);
+    assert_int_equal(last_sent(&sim, WIRE_ASSIGN)->attempt, 1);
+    settle(&sim, 1000);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+/* ---- lies, noise and strangers ---- */
+
+static void test_rounds_that_were_not_asked_for(void **state)
+{
+    static const struct {
+        int64_t cell, block;
+    } lies[] = {{0, 6}, {0, -1}, {0, 1}, {99, 0}, {-1, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct sim sim;
+        sim_open(&sim, ONE_GROUP, 1, 0);
+        int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+        begin(&sim);
+        settle(&sim, 2);
+        struct sent go = *last_sent(&sim, WIRE_GO);
+        struct wire_round round;
+        wire_round_init(&round);
+        round.cell = lies[i].cell;
+        round.block = lies[i].block;
+        struct wire_message message = {.type = WIRE_RESULT};
+        message.result = (struct wire_result){
+            .group = go.group, .attempt = go.attempt, .go = go.go, .rounds = &round, .round_count = 1};
+        sim.peers[peer].measuring = false; /* it has answered, if badly */
+        say(&sim, peer, message);
+        assert_int_equal(sim.results_stored, 0);
+        assert_int_equal(sim.voided, 1);
+        assert_int_equal(progress_of(&sim).refused, 1);
+        sim_close(&sim);
+    }
+}
+
+static void test_result_that_lacks_rounds(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    sim.peers[peer].measuring = false;
+    result(&sim, peer, &go, 0, true, 0, 23);
+    assert_int_equal(sim.results_stored, 0);
+    assert_int_equal(sim.voided, 1);
+    sim.answered = sim.sent_count - 1;
+    settle(&sim, 1000);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_foreign_results_change_nothing(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 2, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    int idle = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 3);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    sim.peers[idle].slice = sim.peers[0].slice;
+    result(&sim, idle, &go, 0, true, 0, 24);
+    assert_int_equal(sim.results_stored, 0);
+    assert_int_equal(progress_of(&sim).refused, 1);
+    assert_int_equal(count_sent(&sim, WIRE_ACK, idle), 1); /* so that it does not keep it */
+    settle(&sim, 1000);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_slice_that_cannot_be_run(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    sim.answered = sim.sent_count;
+    for (int i = 0; i < SCHEDULE_MAX_ATTEMPTS; i++) {
+        sim.peers[peer].slice = *last_sent(&sim, WIRE_ASSIGN);
+        ready(&sim, peer, "no memory\nfor 10 children");
+    }
+    assert_int_equal(sim.failed, 1);
+    assert_non_null(strstr(sim.story, "no memory"));
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    sim_close(&sim);
+}
+
+static void test_strangers_are_told_and_forgotten(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    struct schedule_event noise = {
+        .kind = SCHEDULE_MALFORMED, .identity = "x", .identity_bytes = 1, .text = "size: empty\x1b[2J"};
+    feed(&sim, noise);
+    assert_int_equal(sim.logs, 1);
+    assert_null(strchr(sim.log, '\x1b'));
+    assert_string_equal(last_sent(&sim, WIRE_REJECT)->reason, noise.text);
+    for (int i = 0; i < 100; i++)
+        feed(&sim, noise);
+    assert_int_equal(sim.logs, 1); /* once per peer and minute */
+    assert_int_equal(progress_of(&sim).malformed, 101);
+    sim.now_ns += 61 * NS_PER_S;
+    feed(&sim, noise);
+    assert_int_equal(sim.logs, 2);
+    sim.sent_count = 0;
+    for (uint32_t i = 0; i < 4 * SCHEDULE_MAX_STRANGERS; i++) {
+        noise.identity = &i;
+        noise.identity_bytes = sizeof i;
+        feed(&sim, noise);
+    }
+    sim_close(&sim);
+}
+
+static void test_who_may_not_register(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "uvloop", "a", "here", WIRE_NULL);
+    assert_int_equal(progress_of(&sim).workers_registered, 0);
+    assert_non_null(strstr(last_sent(&sim, WIRE_REJECT)->reason, "uvloop"));
+    struct sent nothing = {.cell = WIRE_NULL};
+    result(&sim, peer, &nothing, 0, true, 0, 0);
+    assert_non_null(strstr(last_sent(&sim, WIRE_REJECT)->reason, "say hello first"));
+    struct wire_message message = {.type = WIRE_REJECT};
+    size_t before = sim.sent_count;
+    say(&sim, peer, message); /* never answered: two sides would go on for ever */
+    assert_int_equal(sim.sent_count, before);
+    sim_close(&sim);
+}
+
+static void test_slot_belongs_to_this_host(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 1);
+    add_peer(&sim, "libuv", "b", "there", 0); /* claims slot 0 from elsewhere */
+    assert_int_equal(schedule_slots_coming(sim.schedule), 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    assert_int_equal(schedule_slots_coming(sim.schedule), 0);
+    sim_close(&sim);
+}
+
+/* ---- the user stops ---- */
+
+static void test_stop_lets_go_of_what_runs(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GANG_OF_3, 3, 3);
+    for (int i = 0; i < 3; i++)
+        add_peer(&sim, "libuv", "a", "here", i);
+    begin(&sim);
+    settle(&sim, 3 + 3 + 3 + 1); /* one cell turn done, one member of the next has answered */
+    int stored = sim.results_stored;
+    assert_true(stored > 0);
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_STOPPING);
+    for (int i = 0; i < 3; i++)
+        heartbeat(&sim, i, "idle");
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(sim.finished[0], 0);
+    assert_int_equal(sim.voided, 0); /* what was measured is kept */
+    schedule_farewell(sim.schedule, "the run is over");
+    take_actions(&sim);
+    assert_int_equal(count_sent(&sim, WIRE_BYE, -1), 3);
+    sim_close(&sim);
+}
+
+static void test_stop_keeps_a_group_that_was_just_done(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    result(&sim, peer, &go, 0, true, 0, 24); /* it crossed the abort */
+    assert_int_equal(sim.finished[0], 1);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+/* ---- everything at once, seeded ---- */
+
+static void mishap(struct sim *sim, struct rng *rng)
+{
+    int peer = (int)rng_below(rng, (uint64_t)sim->peer_count);
+    struct peer *victim = &sim->peers[peer];
+    if (victim->lost)
+        return;
+    switch (rng_below(rng, 4)) {
+    case 0: /* its process dies and another takes its place */
+        lose_slot(sim, peer, false);
+        if (sim->peer_count < MAX_PEERS)
+            add_peer(sim, victim->label, victim->host, victim->boot_id, victim->slot);
+        break;
+    case 1: /* it falls silent, is ended, and another takes its place */
+        victim->manner = SILENT;
+        pass(sim, 5 * NS_PER_S);
+        lose_slot(sim, peer, false);
+        if (sim->peer_count < MAX_PEERS)
+            add_peer(sim, victim->label, victim->host, victim->boot_id, victim->slot);
+        break;
+    case 2: /* it sends its last answer again */
+        result(sim, peer, &victim->slice, 0, true, 0, 0);
+        break;
+    default:
+        heartbeat(sim, peer, victim->measuring ? "measuring" : "idle");
+        break;
+    }
+}
+
+static void test_random_mishaps_lose_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct rng rng = rng_seeded(seed);
+        static struct sim sim;
+        sim_open(&sim, "rounds: 3\ncores: [1, 2, 3]\nmatrix: [{job: sleep, fanout: [1, 2], delay: 1ms}]\n", 3,
+                 3);
+        for (int i = 0; i < 3; i++)
+            add_peer(&sim, "libuv", "a", "here", i);
+        begin(&sim);
+        for (int i = 0; i < 8 && progress_of(&sim).phase == SCHEDULE_RUNNING; i++) {
+            settle(&sim, rng_below(&rng, 30));
+            mishap(&sim, &rng);
+        }
+        settle(&sim, MAX_SENT);
+        assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+        assert_int_equal(progress_of(&sim).groups_done + progress_of(&sim).groups_failed,
+                         sim.plan->group_count);
+        for (int64_t c = 0; c < sim.plan->cell_count; c++) {
+            const struct plan_cell *cell = &sim.plan->cells[c];
+            for (int64_t b = 0; b < cell->rounds; b++)
+                assert_int_equal(sim.stored[c][b], sim.finished[cell->group] ? cell->cores : 0);
+        }
+        sim_close(&sim);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_worker_gets_all_blocks_at_once),
+        cmocka_unit_test(test_parts_are_acknowledged_after_the_last),
+        cmocka_unit_test(test_gang_starts_together_cell_by_cell),
+        cmocka_unit_test(test_runtimes_alternate_block_by_block),
+        cmocka_unit_test(test_single_groups_rotate_over_the_workers),
+        cmocka_unit_test(test_a_group_owns_its_host),
+        cmocka_unit_test(test_gang_over_two_hosts),
+        cmocka_unit_test(test_late_joiner_takes_the_next_group),
+        cmocka_unit_test(test_lost_worker_is_replaced_and_its_group_issued_again),
+        cmocka_unit_test(test_gang_with_a_lost_member_is_void_as_a_whole),
+        cmocka_unit_test(test_attempts_are_bounded_and_the_rest_goes_on),
+        cmocka_unit_test(test_silence_is_loss_and_the_coordinators_own_is_not),
+        cmocka_unit_test(test_busy_worker_without_housekeeping_may_be_silent),
+        cmocka_unit_test(test_wedged_worker_by_lease),
+        cmocka_unit_test(test_wedged_worker_started_by_hand_comes_back),
+        cmocka_unit_test(test_nobody_left_ends_the_run),
+        cmocka_unit_test(test_reconnection_keeps_the_slice),
+        cmocka_unit_test(test_assign_lost_with_its_connection_is_repeated),
+        cmocka_unit_test(test_rounds_that_were_not_asked_for),
+        cmocka_unit_test(test_result_that_lacks_rounds),
+        cmocka_unit_test(test_foreign_results_change_nothing),
+        cmocka_unit_test(test_slice_that_cannot_be_run),
+        cmocka_unit_test(test_strangers_are_told_and_forgotten),
+        cmocka_unit_test(test_who_may_not_register),
+        cmocka_unit_test(test_slot_belongs_to_this_host),
+        cmocka_unit_test(test_stop_lets_go_of_what_runs),
+        cmocka_unit_test(test_stop_keeps_a_group_that_was_just_done),
+        cmocka_unit_test(test_random_mishaps_lose_nothing),
+    };
+    return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
+}
