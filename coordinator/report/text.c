@@ -470,12 +470,21 @@ static void print_scaling(FILE *out, const struct summary *summary)
 
 #define MOST_TOLD 20 /* cells per threshold */
 
-/* A figure by the unit that its name ends in. */
+/* A figure by the unit that its name ends in, in six digits: what a bound cuts may differ in the fourth. */
 static const char *metric_value(char *buf, const char *metric, double value)
 {
-    if (strstr(metric, "_ns"))
-        return duration(buf, true, value);
-    (void)snprintf(buf, FIGURE_BYTES, strstr(metric, "_x") ? "%.4g" : "%.6g", value);
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{" s", 1e9}, {" ms", 1e6}, {" us", 1e3}, {" ns", 1}};
+    size_t unit = 0;
+    if (!strstr(metric, "_ns")) {
+        (void)snprintf(buf, FIGURE_BYTES, "%.6g", value);
+        return buf;
+    }
+    while (unit < 3 && fabs(value) < units[unit].ns)
+        unit++;
+    (void)snprintf(buf, FIGURE_BYTES, "%.6g%s", value / units[unit].ns, units[unit].unit);
     return buf;
 }
 

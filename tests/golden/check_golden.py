@@ -13,11 +13,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks", "two_runtimes")
-KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json"), "two_runtimes": ("text", "csv")}
-SUFFIX = {"text": "txt", "json": "json", "csv": "csv"}
+SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks", "two_runtimes", "gated")
+KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json"), "two_runtimes": ("text", "csv"),
+        "gated": ("text", "json", "junit")}
+SUFFIX = {"text": "txt", "json": "json", "csv": "csv", "junit": "xml"}
 MISTAKES = []
 
 
@@ -171,6 +173,60 @@ def check_csv(text, summary):
         expect(row["wall_p50_ns"] == "" if wall == "" else close(float(row["wall_p50_ns"]), wall), f"csv wall: {row['id']}")
 
 
+def figure_of(cell, metric):
+    """(value, lo, hi) of a threshold's metric, or None."""
+    name, _, part = metric.partition(".")
+    figure = cell[name]
+    if figure is None:
+        return None
+    if metric == "over_ideal_x":
+        p50, ideal = cell["wall_ns"]["p50"], cell["ideal_wall_ns"]
+        return figure, p50["ci_lo"] / ideal, p50["ci_hi"] / ideal
+    if name in ("wall_ns", "cpu_ns"):
+        figure = figure[part or "p50"]
+    return (figure["value"], figure["ci_lo"], figure["ci_hi"]) if isinstance(figure, dict) else (figure, figure, figure)
+
+
+def check_thresholds(summary):
+    """Each one judged again from its cell; what the undecided ones say."""
+    cells = {cell["id"]: cell for cell in summary["cells"]}
+    for row in summary["thresholds"]:
+        where = f"threshold {row['threshold']} of {row['id']}"
+        cell = cells[row["id"]]
+        found = figure_of(cell, row["metric"])
+        if cell["verdict"] == "invalid" or found is None:
+            expect(row["passed"] is None, f"{where}: decided")
+            continue
+        value, lo, hi = found
+        least = -math.inf if row["min"] is None else row["min"]
+        most = math.inf if row["max"] is None else row["max"]
+        wanted = True if least <= lo and hi <= most else False if hi < least or lo > most else None
+        expect(row["passed"] is wanted, f"{where}: {row['passed']}, not {wanted}")
+        expect(close(row["estimate"]["value"], value), f"{where}: value")
+
+
+def check_junit(text, summary):
+    """Well formed, a case per cell, and what a gate reads off it."""
+    root = xml.etree.ElementTree.fromstring(text)
+    suite = root.find("testsuite")
+    cases = suite.findall("testcase")
+    expect(root.tag == "testsuites" and len(cases) == len(summary["cells"]), "junit: cases")
+    counts = {"failure": 0, "skipped": 0, "error": 0}
+    for case, cell in zip(cases, summary["cells"]):
+        rows = [row["passed"] for row in summary["thresholds"] if row["id"] == cell["id"]]
+        wanted = ("error" if cell["verdict"] == "invalid" or "incomplete" in cell["flags"] else
+                  "failure" if False in rows else "skipped" if None in rows else None)
+        got = [child.tag for child in case if child.tag != "system-out"]
+        expect(got == ([wanted] if wanted else []), f"junit: {cell['id']}: {got}, not {wanted}")
+        expect(len(case.get("name")) == len(cell["id"]), f"junit: name {case.get('name')}")
+        for tag in got:
+            counts[tag] += 1
+            expect(case.find(tag).get("message"), f"junit: {cell['id']}: no message")
+    told = {"failure": suite.get("failures"), "skipped": suite.get("skipped"), "error": suite.get("errors")}
+    expect(told == {tag: str(count) for tag, count in counts.items()}, f"junit: counts {told}, not {counts}")
+    expect(suite.get("tests") == str(len(cases)), "junit: tests")
+
+
 def show(program, run, form):
     return subprocess.run([program, run, form], capture_output=True, text=True, check=True).stdout
 
@@ -195,6 +251,8 @@ def main():
                 summary = check_json(texts["json"], db)
             if scenario == "troubled":
                 check_mishaps(summary)
+            check_thresholds(summary)
+            check_junit(texts["junit"], summary)
             check_text(texts["text"])
             check_csv(texts["csv"], summary)
             for form in KEPT.get(scenario, ()):

@@ -249,6 +249,47 @@ static const struct group many_blocks[] = {
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
 };
 
+/* Thresholds that pass, fail, cannot be decided, and speak of cells that are broken or not measured. */
+static const struct group gated[] = {
+    {"40 x 10ms sleep, 1 core",
+     "sleep",
+     40,
+     10000000,
+     1,
+     9,
+     1,
+     false,
+     NONE,
+     {ARM("sequential", 402.9 * MS, 1.9 * MS, 40, 1), ARM("gather", 10.12 * MS, 61 * US, 1, 40)}},
+    {"5 x 10ms sleep, 1 core",
+     "sleep",
+     5,
+     10000000,
+     1,
+     9,
+     1,
+     false,
+     BROKEN,
+     {ARM("sequential", 50.9 * MS, 240 * US, 5, 1), ARM("gather", 10.11 * MS, 59 * US, 1, 5)}},
+    {"2 x noop, 1 core",
+     "noop",
+     2,
+     0,
+     1,
+     9,
+     1000000,
+     false,
+     NONE,
+     {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
+};
+static const char gated_sweep[] =
+    "{\"name\": \"gated\", \"matrix\": [{\"job\": \"noop\", \"fanout\": 2}], \"expect\": ["
+    "{\"arm\": \"gather\", \"job\": \"sleep\", \"metric\": \"over_ideal_x\", \"max\": 1.05},"
+    "{\"arm\": \"gather\", \"job\": \"noop\", \"metric\": \"cpu_ns\", \"max\": 50},"
+    "{\"fanout\": 40, \"metric\": \"wall_ns\", \"min\": 10130000, \"max\": 10140000},"
+    "{\"job\": \"noop\", \"metric\": \"over_ideal_x\", \"max\": 2},"
+    "{\"metric\": \"max_in_flight\", \"max\": 40}]}";
+
 /* A second runtime and a host whose names try to be more than text. */
 #define HOSTILE_LABEL "py,\"3.13\"\x1b[31m"
 #define HOSTILE_HOST  "<b>box</b>\r\n\x1b[2J"
@@ -267,7 +308,7 @@ static const struct scenario {
 } scenarios[] = {
     SCENARIO(lab, false),          SCENARIO(troubled, true),     SCENARIO(one_block, false),
     SCENARIO(two_blocks, false),   SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
-    SCENARIO(two_runtimes, false),
+    SCENARIO(two_runtimes, false), SCENARIO(gated, false),
 };
 
 /* ---- the plan ---- */
@@ -563,7 +604,11 @@ static int put_facts(struct store *store, const struct scenario *scenario, struc
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (store_put_fact(store, facts[i].key, facts[i].value, err) < 0)
             return -1;
-    return 0;
+    if (strcmp(scenario->name, "gated") != 0)
+        return 0;
+    return store_put_fact(store, "sweep", gated_sweep, err) < 0
+               ? -1
+               : store_put_fact(store, "elapsed_ns", "252123456789", err);
 }
 
 static int fill(struct store *store, const struct scenario *scenario, const struct plan *plan,
