@@ -8,6 +8,7 @@
 
 /* What the clocks said, and how the fan-outs ended. */
 struct timing {
+    int64_t launch_ns; /* on the runtime's clock */
     int64_t wall0_ns, cpu0_ns, cpu1_ns, wall1_ns;
     struct outcome outcome;
 };
@@ -29,6 +30,7 @@ void round_bench_init(struct round_bench *bench, struct runtime *runtime, const 
 static int time_fanouts(struct round_bench *bench, int64_t loops, struct timing *ret, struct error *err)
 {
     bench->repeat.times = (uint64_t)loops;
+    ret->launch_ns = runtime_now(bench->runtime);
     ret->wall0_ns = clock_monotonic_ns();
     ret->cpu0_ns = clock_thread_cpu_ns();
     int rc = repeat_run(bench->runtime, &bench->repeat, &ret->outcome, err);
@@ -85,41 +87,69 @@ static void book_waits(const struct round_bench *bench, struct wire_round *round
             median(waits->log, waits->count < waits->log_capacity ? waits->count : waits->log_capacity);
 }
 
-/* Overshoot of those that wait beside children that hold the loop. */
-static void book_stall(const struct round_bench *bench, struct wire_round *round)
+/* How late are those that wait beside children that hold the loop?  Where all are started at once, a child that holds
+ * the loop before the others get to their waits delays them too: what counts is when the fan-out was started. */
+static int64_t late_ns(const struct round_bench *bench, const struct timing *timing, uint32_t i)
+{
+    const struct job_children *children = bench->slab->children;
+    return bench->arm->concurrent ? job_late_ns(children, i, timing->launch_ns)
+                                  : job_overshoot_ns(children, i);
+}
+
+static void book_stall(const struct round_bench *bench, const struct timing *timing, struct wire_round *round)
 {
     const struct slab *slab = bench->slab;
     size_t count = 0;
     if (!slab->cell->stall.present || !slab->overshoots_ns || bench->arm->harness)
         return;
     for (uint32_t i = 0; i < (uint32_t)slab->cell->fanout; i++) {
-        int64_t overshoot_ns = job_overshoot_ns(slab->children, i);
-        if (overshoot_ns != LEAF_NOT_WAITED && !job_is_stalling(slab->children, i))
-            slab->overshoots_ns[count++] = overshoot_ns;
+        int64_t late = late_ns(bench, timing, i);
+        if (late != LEAF_NOT_WAITED && !job_is_stalling(slab->children, i))
+            slab->overshoots_ns[count++] = late;
     }
     round->stall_overshoot_p50_ns = median(slab->overshoots_ns, count);
+}
+
+/* What is left of the fan-out is driven to its end; where nothing is, that costs nothing by definition. */
+static int book_orphans(struct round_bench *bench, const struct timing *timing, struct wire_round *round,
+                        struct error *err)
+{
+    struct fanout *fanout = bench->slab->fanout;
+    round->orphans = (int64_t)fanout_in_flight(fanout);
+    int64_t cpu_ns = clock_thread_cpu_ns();
+    if (fanout_drain(bench->runtime, fanout, err) < 0)
+        return -1;
+    round->wasted_cpu_ns = round->orphans ? clock_thread_cpu_ns() - cpu_ns : 0;
+    round->drain_ns = round->orphans ? clock_monotonic_ns() - timing->wall1_ns : 0;
+    return 0;
+}
+
+/* Who was told of what?  A timeout is an error of its own: the arm inside it ended cancelled, with no error of a child. */
+static void book_errors(const struct round_bench *bench, const struct timing *timing,
+                        struct wire_round *round)
+{
+    struct outcome outcome = timing->outcome;
+    bool timed_out = outcome.kind == OUTCOME_TIMEOUT;
+    if (timed_out)
+        outcome = (struct outcome){OUTCOME_CANCELLED, 0};
+    struct fanout_errors errors = fanout_errors(bench->slab->fanout, outcome, bench->arm->keeps_errors);
+    round->errors_seen = (int64_t)errors.seen + timed_out;
+    round->errors_lost = (int64_t)errors.lost;
+    if (timing->outcome.kind != OUTCOME_OK || errors.seen > 0)
+        round->time_to_error_ns = timing->wall1_ns - timing->wall0_ns;
 }
 
 /* The arm has returned: what is still running, what does it cost, who learns of the errors? */
 static int book_failures(struct round_bench *bench, const struct timing *timing, struct wire_round *round,
                          struct error *err)
 {
-    struct fanout *fanout = bench->slab->fanout;
     bool failed = timing->outcome.kind != OUTCOME_OK;
     bool may_fail = bench->cell->fail.present || bench->cell->timeout_ns > 0;
     if (!failed && (!may_fail || bench->arm->harness))
         return 0;
-    round->orphans = (int64_t)fanout_in_flight(fanout);
-    int64_t cpu_ns = clock_thread_cpu_ns();
-    if (fanout_drain(bench->runtime, fanout, err) < 0)
+    if (book_orphans(bench, timing, round, err) < 0)
         return -1;
-    round->wasted_cpu_ns = clock_thread_cpu_ns() - cpu_ns;
-    round->drain_ns = clock_monotonic_ns() - timing->wall1_ns;
-    struct fanout_errors errors = fanout_errors(fanout, timing->outcome, bench->arm->keeps_errors);
-    round->errors_seen = (int64_t)errors.seen;
-    round->errors_lost = (int64_t)errors.lost;
-    if (failed)
-        round->time_to_error_ns = timing->wall1_ns - timing->wall0_ns;
+    book_errors(bench, timing, round);
     return 0;
 }
 
@@ -166,7 +196,7 @@ int round_run(struct round_bench *bench, struct rng *chance, struct wire_round *
     if (book_failures(bench, &timing, ret, err) < 0)
         return -1;
     book_waits(bench, ret);
-    book_stall(bench, ret);
+    book_stall(bench, &timing, ret);
     judge(bench, &timing, ret);
     return 0;
 }

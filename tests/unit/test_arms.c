@@ -92,40 +92,128 @@ static void test_a_million_children_in_a_row(void **state)
 struct policy {
     const char *arm;
     enum outcome_kind kind;
-    uint64_t failed, seen, orphans;
+    uint64_t orphans, seen, lost;
     int64_t return_ms, drain_ms;
 };
 
-/* 4 children of 10 ms, of which the first two fail at 2 ms. */
+enum { ARMS = 5 };
+
+/* 4 children of 10 ms.  What the caller is told and when, what still runs then, and until when. */
+struct scenario {
+    const char *name;
+    struct job_failure failure;
+    int64_t timeout_ms; /* 0: none */
+    struct policy policies[ARMS];
+};
+
+#define FAILING(failing, ending, reaction)                                                                   \
+    {                                                                                                        \
+        .children = (failing), .at_ns = 2 * NS_PER_MS, .end = (ending), .on_cancel = (reaction),             \
+        .cleanup_ns = 3 * NS_PER_MS                                                                          \
+    }
+
+static const struct scenario scenarios[] = {
+    {"the first two fail after 2 ms",
+     FAILING(2, LEAF_FAIL, LEAF_PROPAGATE),
+     0,
+     {{"sequential", OUTCOME_FAIL, 0, 1, 0, 2, 2},
+      {"tasks", OUTCOME_FAIL, 2, 1, 1, 2, 10},
+      {"gather", OUTCOME_FAIL, 2, 1, 1, 2, 10},
+      {"gather-return-exceptions", OUTCOME_OK, 0, 2, 0, 10, 10},
+      {"taskgroup", OUTCOME_GROUP, 0, 2, 0, 2, 2}}},
+    {"the first cancels itself after 2 ms",
+     FAILING(1, LEAF_CANCEL_SELF, LEAF_PROPAGATE),
+     0,
+     {{"sequential", OUTCOME_CANCELLED, 0, 0, 0, 2, 2},
+      {"tasks", OUTCOME_CANCELLED, 3, 0, 0, 2, 10},
+      {"gather", OUTCOME_CANCELLED, 3, 0, 0, 2, 10},
+      {"gather-return-exceptions", OUTCOME_OK, 0, 0, 0, 10, 10},
+      {"taskgroup", OUTCOME_OK, 0, 0, 0, 10, 10}}},
+    {"the others swallow a cancel",
+     FAILING(1, LEAF_FAIL, LEAF_SUPPRESS),
+     0,
+     {{"sequential", OUTCOME_FAIL, 0, 1, 0, 2, 2},
+      {"tasks", OUTCOME_FAIL, 3, 1, 0, 2, 10},
+      {"gather", OUTCOME_FAIL, 3, 1, 0, 2, 10},
+      {"gather-return-exceptions", OUTCOME_OK, 0, 1, 0, 10, 10},
+      {"taskgroup", OUTCOME_GROUP, 0, 1, 0, 2, 2}}},
+    {"the others clean up for 3 ms when they are cancelled",
+     FAILING(1, LEAF_FAIL, LEAF_CLEANUP),
+     0,
+     {{"sequential", OUTCOME_FAIL, 0, 1, 0, 2, 2},
+      {"tasks", OUTCOME_FAIL, 3, 1, 0, 2, 10},
+      {"gather", OUTCOME_FAIL, 3, 1, 0, 2, 10},
+      {"gather-return-exceptions", OUTCOME_OK, 0, 1, 0, 10, 10},
+      {"taskgroup", OUTCOME_GROUP, 0, 1, 0, 5, 5}}},
+    {"the caller has 5 ms",
+     FAILING(0, LEAF_OK, LEAF_PROPAGATE),
+     5,
+     {{"sequential", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5},
+      {"tasks", OUTCOME_TIMEOUT, 3, 0, 0, 5, 10},
+      {"gather", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5},
+      {"gather-return-exceptions", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5},
+      {"taskgroup", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5}}},
+    {"the caller has 5 ms, and two have failed by then",
+     FAILING(2, LEAF_FAIL, LEAF_PROPAGATE),
+     5,
+     {{"sequential", OUTCOME_FAIL, 0, 1, 0, 2, 2},
+      {"tasks", OUTCOME_FAIL, 2, 1, 1, 2, 10},
+      {"gather", OUTCOME_FAIL, 2, 1, 1, 2, 10},
+      {"gather-return-exceptions", OUTCOME_TIMEOUT, 0, 0, 2, 5, 5},
+      {"taskgroup", OUTCOME_GROUP, 0, 2, 0, 2, 2}}},
+    {"the caller has 5 ms, and children that swallow the cancel: those who await one child lose the timeout",
+     FAILING(0, LEAF_OK, LEAF_SUPPRESS),
+     5,
+     {{"sequential", OUTCOME_OK, 0, 0, 0, 35, 35},
+      {"tasks", OUTCOME_OK, 0, 0, 0, 10, 10},
+      {"gather", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5},
+      {"gather-return-exceptions", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5},
+      {"taskgroup", OUTCOME_TIMEOUT, 0, 0, 0, 5, 5}}},
+    {"the caller has 5 ms, and children that clean up for 3 ms",
+     FAILING(0, LEAF_OK, LEAF_CLEANUP),
+     5,
+     {{"sequential", OUTCOME_TIMEOUT, 0, 0, 0, 8, 8},
+      {"tasks", OUTCOME_TIMEOUT, 3, 0, 0, 8, 10},
+      {"gather", OUTCOME_TIMEOUT, 0, 0, 0, 8, 8},
+      {"gather-return-exceptions", OUTCOME_TIMEOUT, 0, 0, 0, 8, 8},
+      {"taskgroup", OUTCOME_TIMEOUT, 0, 0, 0, 8, 8}}},
+};
+
+static void expect_policy(struct cell *cell, struct coro *outermost, const struct policy *policy)
+{
+    struct repeat repeat;
+    struct outcome outcome;
+    int64_t start_ns = runtime_now(&cell->runtime);
+    repeat_init(&repeat, outermost, 1);
+    assert_int_equal(repeat_run(&cell->runtime, &repeat, &outcome, NULL), 0);
+    assert_int_equal(outcome.kind, policy->kind);
+    assert_int_equal(runtime_now(&cell->runtime) - start_ns, policy->return_ms * NS_PER_MS);
+    assert_int_equal(fanout_in_flight(cell->fanout), policy->orphans);
+    assert_int_equal(fanout_drain(&cell->runtime, cell->fanout, NULL), 0);
+    assert_int_equal(runtime_now(&cell->runtime) - start_ns, policy->drain_ms * NS_PER_MS);
+    if (outcome.kind == OUTCOME_TIMEOUT) /* what the arm inside it ended with */
+        outcome.kind = OUTCOME_CANCELLED;
+    struct fanout_errors errors = fanout_errors(cell->fanout, outcome, cell->arm->keeps_errors);
+    assert_int_equal(errors.seen, policy->seen);
+    assert_int_equal(errors.lost, policy->lost);
+    assert_int_equal(errors.failed, policy->seen + policy->lost);
+}
+
 static void test_what_failure_costs_by_policy(void **state)
 {
     (void)state;
-    static const struct policy policies[] = {
-        {"sequential", OUTCOME_FAIL, 1, 1, 0, 2, 2},
-        {"gather", OUTCOME_FAIL, 2, 1, 2, 2, 10},
-        {"tasks", OUTCOME_FAIL, 2, 1, 2, 2, 10},
-        {"gather-return-exceptions", OUTCOME_OK, 2, 2, 0, 10, 10},
-        {"taskgroup", OUTCOME_GROUP, 2, 2, 0, 2, 2},
-    };
-    struct job_config config = {.delay_ns = 10 * NS_PER_MS,
-                                .failure = {.children = 2, .at_ns = 2 * NS_PER_MS, .end = LEAF_FAIL}};
-    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++) {
-        const struct policy *policy = &policies[p];
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]) * ARMS; i++) {
+        const struct scenario *scenario = &scenarios[i / ARMS];
+        const struct policy *policy = &scenario->policies[i % ARMS];
+        struct job_config config = {.delay_ns = 10 * NS_PER_MS, .failure = scenario->failure};
         struct cell cell;
+        struct timeout timeout;
+        print_message("%s: %s\n", scenario->name, policy->arm);
         cell_open(&cell, policy->arm, "sleep", 4, &config);
-        for (int round = 0; round < 2; round++) { /* a second launch finds everything as the first one did */
-            int64_t start_ns = runtime_now(&cell.runtime);
-            struct outcome outcome = launch(&cell, 1);
-            assert_int_equal(outcome.kind, policy->kind);
-            assert_int_equal(runtime_now(&cell.runtime) - start_ns, policy->return_ms * NS_PER_MS);
-            assert_int_equal(fanout_in_flight(cell.fanout), policy->orphans);
-            assert_int_equal(fanout_drain(&cell.runtime, cell.fanout, NULL), 0);
-            assert_int_equal(runtime_now(&cell.runtime) - start_ns, policy->drain_ms * NS_PER_MS);
-            struct fanout_errors errors = fanout_errors(cell.fanout, outcome, cell.arm->keeps_errors);
-            assert_int_equal(errors.failed, policy->failed);
-            assert_int_equal(errors.seen, policy->seen);
-            assert_int_equal(errors.lost, policy->failed - policy->seen);
-        }
+        timeout_init(&timeout, &cell.fanout->coro, scenario->timeout_ms * NS_PER_MS);
+        struct coro *outermost = scenario->timeout_ms ? &timeout.coro : &cell.fanout->coro;
+        for (int round = 0; round < 2; round++) /* the second finds everything as the first one did */
+            expect_policy(&cell, outermost, policy);
         cell_close(&cell);
     }
 }
@@ -212,6 +300,32 @@ static void test_a_stall_shows_as_overshoot_of_the_others(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* In input order the stalling child comes first: the others start late, and are on time against that. */
+static void test_a_stall_delays_those_that_have_not_begun(void **state)
+{
+    (void)state;
+    struct cell cell;
+    struct error err;
+    uv_loop_t loop;
+    struct job_config config = {.delay_ns = NS_PER_MS, .stall = {.children = 1, .cpu_ns = 5 * NS_PER_MS}};
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(runtime_init(&cell.runtime, &loop, &err), 0);
+    assert_int_equal(fanout_new(3, &cell.fanout, &err), 0);
+    fanout_bind(cell.fanout, arm_find("gather")->resume);
+    assert_int_equal(job_open(job_find("sleep"), &cell.runtime, cell.fanout, &config, &cell.children, &err),
+                     0);
+    assert_int_equal(job_late_ns(cell.children, 1, 0), LEAF_NOT_WAITED);
+    int64_t start_ns = runtime_now(&cell.runtime);
+    (void)launch(&cell, 1);
+    assert_true(job_late_ns(cell.children, 1, start_ns) >= 5 * NS_PER_MS);
+    assert_true(job_late_ns(cell.children, 2, start_ns) - job_overshoot_ns(cell.children, 2) >=
+                5 * NS_PER_MS);
+    cell_close(&cell);
+    runtime_release(&cell.runtime);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 static void test_senseless_jobs_are_refused(void **state)
 {
     (void)state;
@@ -248,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_a_timeout_cancels_a_fan_out),
         cmocka_unit_test(test_cpu_burns_what_it_says),
         cmocka_unit_test(test_a_stall_shows_as_overshoot_of_the_others),
+        cmocka_unit_test(test_a_stall_delays_those_that_have_not_begun),
         cmocka_unit_test(test_senseless_jobs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

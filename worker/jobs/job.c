@@ -239,6 +239,14 @@ int64_t job_overshoot_ns(const struct job_children *children, uint32_t i)
     return children->leaves ? children->leaves[i].overshoot_ns : LEAF_NOT_WAITED;
 }
 
+int64_t job_late_ns(const struct job_children *children, uint32_t i, int64_t from_ns)
+{
+    if (job_overshoot_ns(children, i) == LEAF_NOT_WAITED)
+        return LEAF_NOT_WAITED;
+    const struct leaf *leaf = &children->leaves[i];
+    return leaf->sleep.timer.fired_ns - leaf->script->delay_ns - from_ns;
+}
+
 bool job_is_stalling(const struct job_children *children, uint32_t i)
 {
     return (int64_t)i < children->config.stall.children;

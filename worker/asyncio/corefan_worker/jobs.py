@@ -236,6 +236,11 @@ class Job:
     def overshoots(self) -> list[int]:
         return self.tally.overshoots(self._cell.delay_ns) if self.waits else []
 
-    def overshoots_beside_stall(self) -> list[int]:
-        stall = self._cell.stall
-        return [] if stall is None else self.tally.overshoots(self._cell.delay_ns, stall.children)
+    def late_beside_stall(self, launch_ns: int | None) -> list[int]:
+        """How late the waits ended that did not stall: against the start of the fan-out, or their own (None)."""
+        stall, delay_ns = self._cell.stall, self._cell.delay_ns
+        if stall is None:
+            return []
+        if launch_ns is None:
+            return self.tally.overshoots(delay_ns, stall.children)
+        return [wake - launch_ns - delay_ns for wake in self.tally.wakes[stall.children:] if wake > 0]

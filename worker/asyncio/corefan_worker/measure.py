@@ -83,12 +83,12 @@ async def timed(arm: Arm, child: Child, fanout: int, loops: int) -> Timed:
 
 
 def errors_seen(outcome: Timed) -> int:
-    """Errors of children that reached the caller: raised, members of a group, or in their slots."""
+    """Errors that reached the caller: raised, members of a group, or in their slots."""
     if outcome.error is not None:
         members = getattr(outcome.error, "exceptions", None)
         if members is not None:
             return len(members)
-        return 0 if isinstance(outcome.error, (asyncio.TimeoutError, asyncio.CancelledError)) else 1
+        return 0 if isinstance(outcome.error, asyncio.CancelledError) else 1
     values = outcome.value if isinstance(outcome.value, list) else []
     return sum(isinstance(value, Exception) for value in values)
 
@@ -191,13 +191,14 @@ class PreparedCell:
         orphans, cpu0 = len(left), thread_time_ns()
         drained = await drain(left, tasks_before)
         seen = errors_seen(outcome)
+        timed_out = self.cell.timeout_ns > 0 and isinstance(outcome.error, asyncio.TimeoutError)
         return {
-            "time_to_error_ns": None if outcome.error is None else outcome.wall_ns,
+            "time_to_error_ns": None if outcome.error is None and seen == 0 else outcome.wall_ns,
             "wasted_cpu_ns": thread_time_ns() - cpu0 if orphans else 0,
             "drain_ns": monotonic_ns() - outcome.start_ns - outcome.wall_ns if orphans else 0,
             "orphans": orphans,
             "errors_seen": seen,
-            "errors_lost": max(0, self._job.tally.errors - seen),
+            "errors_lost": max(0, self._job.tally.errors - (0 if timed_out else seen)),  # it is no child's
             "error": None if drained else f"children still ran {DRAIN_LIMIT_S:g} s after the arm had returned",
         }
 
@@ -206,6 +207,7 @@ class PreparedCell:
     ) -> Round:
         cell, overshoots = self.cell, self._job.overshoots()
         least, median, most = summary(overshoots)
+        late = self._job.late_beside_stall(outcome.start_ns if cell.arm in CONCURRENT else None)
         switches = after.switches_voluntary - before.switches_voluntary
         values: Round = {
             "start_ns": outcome.start_ns,
@@ -226,7 +228,7 @@ class PreparedCell:
             "cpu_start": before.cpu,
             "cpu_end": after.cpu,
             "gc_runs": collections,
-            "stall_overshoot_p50_ns": summary(self._job.overshoots_beside_stall())[1],
+            "stall_overshoot_p50_ns": summary(late)[1],
             **failures,
         }
         if values.get("error") is None:
