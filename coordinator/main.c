@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "coordinator/compare.h"
 #include "coordinator/doctor.h"
 #include "coordinator/environment.h"
 #include "coordinator/options.h"
@@ -59,6 +60,26 @@ static int execute_report(int argc, char **argv, const struct words *all, struct
     return run_report(&options, stdout, err);
 }
 
+static int execute_compare(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_compare options;
+    struct comparison *comparison;
+    (void)all;
+    if (options_parse_compare(argc, argv, &options, err) < 0)
+        return -1;
+    int status = compare_make(&options.compare, &comparison, err);
+    if (status == 0) {
+        int printed = strcmp(options.format, "json") == 0 ? compare_print_json(comparison, stdout)
+                                                          : compare_print_text(comparison, stdout);
+        status = error_exit_code(compare_exit_kind(comparison));
+        if (printed < 0 || fflush(stdout) != 0)
+            status = error_set(err, ERROR_INTERNAL, "cannot write the comparison");
+        compare_free(comparison);
+    }
+    options_release_compare(&options);
+    return status;
+}
+
 /* The CPUs that `run` would measure on. */
 static int capture_this_host(char **ret, struct error *err)
 {
@@ -99,6 +120,7 @@ static const struct command commands[] = {
     {"run", "run a sweep; without a file, the built-in lab", execute_run},
     {"plan", "print the cells, their order, precision and time; run nothing", execute_plan},
     {"report", "rebuild any report of a run from its store", execute_report},
+    {"compare", "what got slower between two runs, cell by cell", execute_compare},
     {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

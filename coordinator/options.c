@@ -26,6 +26,9 @@ enum option_key {
     OPTION_FORMAT,
     OPTION_CO_RUN,
     OPTION_ROUNDS,
+    OPTION_THRESHOLD,
+    OPTION_METRIC,
+    OPTION_IGNORE,
 };
 
 /* What every command's parser works on; the command's own struct is behind `of`. */
@@ -425,6 +428,94 @@ int options_parse_report(int argc, char **argv, struct options_report *ret, stru
         return error_set(err, ERROR_USAGE, "--rounds goes with --format csv");
     *ret = options;
     return 0;
+}
+
+/* -- compare ------------------------------------------------------------------------------------------------ */
+
+static int add_ignored(struct options_compare *options, const char *key)
+{
+    size_t count = options->compare.ignored_count;
+    options->ignored = memory_resized(options->ignored, count + 1, sizeof *options->ignored);
+    options->ignored[count] = key;
+    options->compare.ignored = options->ignored;
+    options->compare.ignored_count = count + 1;
+    return 0;
+}
+
+static int take_compared(struct parsing *parsing, const char *path)
+{
+    struct compare_options *compare = &((struct options_compare *)parsing->of)->compare;
+    if (compare->changed)
+        return refuse_extra(parsing, path);
+    *(compare->base ? &compare->changed : &compare->base) = path;
+    return 0;
+}
+
+static int take_compare_word(struct parsing *parsing, int key, char *text)
+{
+    struct options_compare *options = parsing->of;
+    switch (key) {
+    case OPTION_FORMAT:
+        return read_plain_format(text, &options->format, parsing->err);
+    case OPTION_THRESHOLD:
+        return compare_parse_threshold(text, &options->compare.threshold, parsing->err);
+    case OPTION_METRIC:
+        return compare_parse_metrics(text, &options->compare.metrics, parsing->err);
+    case OPTION_IGNORE:
+        return add_ignored(options, text);
+    case ARGP_KEY_ARG:
+        return take_compared(parsing, text);
+    case ARGP_KEY_END:
+        if (!options->compare.changed)
+            return error_set(parsing->err, ERROR_USAGE, "compare needs two runs: BASE and NEW");
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static error_t parse_compare(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    int status = take_compare_word(parsing, key, text);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+int options_parse_compare(int argc, char **argv, struct options_compare *ret, struct error *err)
+{
+    static const struct argp_option table[] = {
+        {"threshold", OPTION_THRESHOLD, "SHARE", 0, "a regression is more than this (5%)", 0},
+        {"metric", OPTION_METRIC, "LIST", 0, "p50 of what: cpu, wall (cpu,wall)", 0},
+        {"ignore", OPTION_IGNORE, "KEY", 0, "match cells that differ in this key of their id; repeatable", 0},
+        {"format", OPTION_FORMAT, "FORMAT", 0, "text or json", 0},
+        {0},
+    };
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_compare,
+        .args_doc = "BASE NEW",
+        .doc = "Compares two runs cell by cell; each is a run's directory or a summary.json.\v"
+               "Examples:\n"
+               "  corefan compare runs/main runs/branch\n"
+               "  corefan compare base.json runs/branch --metric cpu --threshold 2%\n"
+               "  corefan compare runs/libuv runs/asyncio --ignore runtime\n"
+               "Exit codes: 0 no regression, 99 regression, 98 undecided, 2 no cell in common or bad input.",
+    };
+    struct options_compare options = {.compare = compare_defaults(), .format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0) {
+        options_release_compare(&options);
+        return -1;
+    }
+    *ret = options;
+    return 0;
+}
+
+void options_release_compare(struct options_compare *options)
+{
+    free(options->ignored);
+    options->ignored = NULL;
 }
 
 /* -- doctor ------------------------------------------------------------------------------------------------- */

@@ -2,11 +2,12 @@
  *
  * argp parses and prints --help; this module gives every mistake one line of its own ("unknown option '--sed', did
  * you mean '--seed'?").  An option is used or refused, never ignored.
- * Texts point into argv.  Ownership: options_release_run frees the list of settings.  One thread. */
+ * Texts point into argv.  Ownership: options_release_... frees the lists.  One thread. */
 #ifndef COREFAN_COORDINATOR_OPTIONS_H
 #define COREFAN_COORDINATOR_OPTIONS_H
 
 #include "base/error.h"
+#include "coordinator/compare.h"
 #include "coordinator/progress.h"
 
 #include <stdbool.h>
@@ -32,6 +33,12 @@ struct options_report {
     bool rounds; /* csv: a row per round */
 };
 
+struct options_compare {
+    struct compare_options compare; /* paths point into argv, the list of ignored keys is owned */
+    const char **ignored;
+    const char *format;
+};
+
 struct options_doctor {
     const char *format;
 };
@@ -40,8 +47,10 @@ struct options_doctor {
 int options_parse_run(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_plan(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err);
+int options_parse_compare(int argc, char **argv, struct options_compare *ret, struct error *err);
 int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
 
 void options_release_run(struct options_run *options);
+void options_release_compare(struct options_compare *options);
 
 #endif

@@ -40,6 +40,7 @@ struct run {
     struct launch *launch;
     struct fleet *fleet;
     struct progress progress;
+    int64_t started_ns; /* clock_monotonic_ns */
 };
 
 /* -- before anything starts --------------------------------------------------------------------------------- */
@@ -175,6 +176,7 @@ static int put_fact_cpus(const struct run *run, struct error *err)
 
 static int open_store(struct run *run, int argc, char **argv, struct error *err)
 {
+    run->started_ns = clock_monotonic_ns();
     run->dir = directory_of(run);
     run->id = draw_id();
     if (store_create(run->dir, &run->store, err) < 0)
@@ -338,7 +340,10 @@ static int print_report(const struct summary *summary, const char *format, FILE 
 static int conclude(struct run *run, FILE *out, struct error *err)
 {
     struct summary *summary;
-    if (put_fact_time(run->store, "finished_at", err) < 0 || summary_build(run->store, &summary, err) < 0)
+    scoped_free char *elapsed_ns = memory_format("%lld", (long long)(clock_monotonic_ns() - run->started_ns));
+    if (put_fact_time(run->store, "finished_at", err) < 0 ||
+        store_put_fact(run->store, "elapsed_ns", elapsed_ns, err) < 0 ||
+        summary_build(run->store, &summary, err) < 0)
         return -1;
     int code = error_exit_code(summary_exit_kind(summary));
     if (write_reports(summary, run->dir, err) < 0 ||
