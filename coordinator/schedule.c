@@ -49,6 +49,8 @@ static void clean_text(char *text)
             at[0] = at[1] = '?';
 }
 
+static char *format_text(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
+
 static char *format_text(const char *fmt, va_list args)
 {
     char text[700];
@@ -62,7 +64,7 @@ void schedule_log(struct schedule *schedule, enum log_level level, const char *f
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_LOG);
     va_list args;
     va_start(args, fmt);
-    action->level = level;
+    action->level = (int)level;
     action->text = format_text(fmt, args);
     va_end(args);
 }
@@ -861,10 +863,9 @@ static const char *check_workers(const struct schedule *schedule)
 
 static const char *check_groups(const struct schedule *schedule)
 {
-    int64_t under_way = 0, finished = 0, waiting = 0;
+    int64_t under_way = 0, finished = 0;
     for (int64_t i = 0; schedule->groups && i < schedule->plan->group_count; i++) {
         under_way += schedule->groups[i].status == GROUP_UNDER_WAY;
-        waiting += schedule->groups[i].status == GROUP_WAITING;
         finished += schedule->groups[i].status >= GROUP_DONE;
         if (schedule->groups[i].attempts > SCHEDULE_MAX_ATTEMPTS)
             return "a group has had more attempts than it may";
