@@ -171,6 +171,8 @@ static void note_in_group(const struct summary_cell *cell, struct summary_group 
         group->ci_level = 0;
     group->waits = group->waits || cell->job_waits;
     group->may_fail = group->may_fail || cell->may_fail;
+    group->fails = group->fails || cell->fails;
+    group->stalls = group->stalls || cell->stalls;
     group->complete = group->complete && !incomplete;
     group->measured = group->measured || cell->rounds + cell->rounds_broken > 0;
 }

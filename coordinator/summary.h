@@ -88,7 +88,8 @@ struct summary_cell {
     int64_t fanout, delay_ns, clients, cores, processes, attempts, duration_ns, timeout_ns;
     double rate_per_s;      /* 0: closed loop */
     bool job_waits;         /* false: noop, cpu */
-    bool may_fail, stalls;  /* the sweep's `fail` or `timeout`; its `stall` */
+    bool may_fail, fails;   /* the sweep's `fail` or `timeout`; its `fail` alone */
+    bool stalls;            /* its `stall` */
     int64_t rounds_planned; /* over all workers */
     int64_t rounds;         /* that are numbers */
     int64_t rounds_flagged, rounds_broken;
@@ -115,7 +116,8 @@ struct summary_cell {
 
     /* medians over rounds, when may_fail */
     struct summary_figure time_to_error_ns, wasted_cpu_ns, drain_ns, orphans, errors_seen, errors_lost;
-    struct summary_figure stall_overshoot_p50_ns; /* when stalls */
+    /* when stalls: how late those woke that did not, against the start of the fan-out (SPEC.md, round) */
+    struct summary_figure stall_overshoot_p50_ns;
 
     struct summary_cell_worker *workers;
     size_t worker_count;
@@ -126,6 +128,7 @@ struct summary_group {
     const char *title;
     const char *reason;      /* of its failure or last void attempt; NULL without */
     bool waits, may_fail;    /* some cell of it does */
+    bool fails, stalls;
     bool complete, measured; /* every cell has all its rounds; some cell has some */
     int64_t attempts;
     int64_t rounds;  /* planned, per worker */
@@ -154,15 +157,21 @@ struct summary_worker {
     struct summary_figure timer_overshoot_p50_ns, timer_overshoot_max_ns, spin_gap_max_ns;
 };
 
-enum summary_finding_kind { SUMMARY_FOUND_WAIT, SUMMARY_FOUND_NO_WAIT, SUMMARY_FOUND_FAILURE };
+enum summary_finding_kind {
+    SUMMARY_FOUND_WAIT,
+    SUMMARY_FOUND_NO_WAIT,
+    SUMMARY_FOUND_FAILURE,
+    SUMMARY_FOUND_TIMEOUT,
+    SUMMARY_FOUND_STALL
+};
 
 /* A group that tells most of its kind of job: for the sentences above the tables. */
 struct summary_finding {
     enum summary_finding_kind kind;
     size_t group;
     const char *runtime;
-    size_t best,
-        sequential; /* cells; the fastest concurrent arm, gather where it is within the other's interval */
+    size_t best;       /* cell: the fastest concurrent arm, gather where it is within the other's interval */
+    size_t sequential; /* cell: for SUMMARY_FOUND_WAIT and NO_WAIT */
 };
 
 /* An entry of the sweep's `expect`. */

@@ -444,6 +444,7 @@ static void copy_plan(const struct cell_context *context, struct summary_cell *c
                                   .rate_per_s = spec->rate_per_s,
                                   .job_waits = true,
                                   .may_fail = spec->fail.present || spec->timeout_ns > 0,
+                                  .fails = spec->fail.present,
                                   .stalls = spec->stall.present,
                                   .rounds_planned = plan->rounds * plan->cores,
                                   .rounds = (int64_t)context->own->count,

@@ -71,9 +71,15 @@ void summary_fill_efficiency(struct summary *summary)
 
 /* ---- what is told in words ---- */
 
-#define FINDINGS_MOST 6
+#define FINDINGS_MOST 12
 
-/* The sequential cell and the concurrent one that the sentence is about; false when the group lacks either. */
+static bool needs_sequential(enum summary_finding_kind kind)
+{
+    return kind == SUMMARY_FOUND_WAIT || kind == SUMMARY_FOUND_NO_WAIT;
+}
+
+/* The concurrent cell that the sentence is about, and the sequential one; false when the group lacks what its kind
+ * needs. */
 static bool choose_cells(const struct summary *summary, const struct summary_group *group,
                          const char *runtime, struct summary_finding *ret)
 {
@@ -91,20 +97,22 @@ static bool choose_cells(const struct summary *summary, const struct summary_gro
         if (!best || cell->wall_ns.p50.value < best->wall_ns.p50.value)
             best = cell;
     }
-    if (!sequential || !best)
+    if (!best || (!sequential && needs_sequential(ret->kind)))
         return false;
     bool as_good =
         gather && best->wall_ns.p50.bounded && gather->wall_ns.p50.value <= best->wall_ns.p50.ci_hi;
     ret->best = (size_t)((as_good ? gather : best) - summary->cells);
-    ret->sequential = (size_t)(sequential - summary->cells);
+    ret->sequential = sequential ? (size_t)(sequential - summary->cells) : ret->best;
     return true;
 }
 
 static enum summary_finding_kind kind_of(const struct summary_group *group)
 {
-    return group->may_fail ? SUMMARY_FOUND_FAILURE
-           : group->waits  ? SUMMARY_FOUND_WAIT
-                           : SUMMARY_FOUND_NO_WAIT;
+    if (group->may_fail)
+        return group->fails ? SUMMARY_FOUND_FAILURE : SUMMARY_FOUND_TIMEOUT;
+    if (group->stalls)
+        return SUMMARY_FOUND_STALL;
+    return group->waits ? SUMMARY_FOUND_WAIT : SUMMARY_FOUND_NO_WAIT;
 }
 
 /* Does a tell more than b?  Fewer cores first, then more children, then longer waits. */
@@ -122,11 +130,11 @@ static bool tells_more(const struct summary_cell *a, const struct summary_cell *
 /* The finding about the same runtime, job and kind; NULL when there is none. */
 static struct summary_finding *find_same(struct summary *summary, const struct summary_finding *finding)
 {
-    const char *job = summary->cells[finding->sequential].job;
+    const char *job = summary->cells[finding->best].job;
     for (size_t i = 0; i < summary->finding_count; i++) {
         struct summary_finding *other = &summary->findings[i];
         if (other->kind == finding->kind && strcmp(other->runtime, finding->runtime) == 0 &&
-            strcmp(summary->cells[other->sequential].job, job) == 0)
+            strcmp(summary->cells[other->best].job, job) == 0)
             return other;
     }
     return NULL;
@@ -141,7 +149,7 @@ static void consider(struct summary *summary, size_t group, const char *runtime)
     struct summary_finding *same = find_same(summary, &finding);
     if (!same && summary->finding_count < FINDINGS_MOST)
         summary->findings[summary->finding_count++] = finding;
-    else if (same && tells_more(&summary->cells[finding.sequential], &summary->cells[same->sequential]))
+    else if (same && tells_more(&summary->cells[finding.best], &summary->cells[same->best]))
         *same = finding;
 }
 

@@ -87,8 +87,9 @@ static void book_waits(const struct round_bench *bench, struct wire_round *round
             median(waits->log, waits->count < waits->log_capacity ? waits->count : waits->log_capacity);
 }
 
-/* How late are those that wait beside children that hold the loop?  Where all are started at once, a child that holds
- * the loop before the others get to their waits delays them too: what counts is when the fan-out was started. */
+/* How late are those that wait beside children that hold the loop?  Where all are started at once, a child
+ * that holds the loop before the others get to their waits delays them too: what counts is when the fan-out
+ * was started. */
 static int64_t late_ns(const struct round_bench *bench, const struct timing *timing, uint32_t i)
 {
     const struct job_children *children = bench->slab->children;
@@ -124,7 +125,7 @@ static int book_orphans(struct round_bench *bench, const struct timing *timing, 
     return 0;
 }
 
-/* Who was told of what?  A timeout is an error of its own: the arm inside it ended cancelled, with no error of a child. */
+/* Who was told of what?  A timeout is an error of its own: the arm inside it ended cancelled. */
 static void book_errors(const struct round_bench *bench, const struct timing *timing,
                         struct wire_round *round)
 {

@@ -98,12 +98,32 @@ static void tell_no_wait(struct line *line, const struct summary *summary,
 static void tell_error(struct line *line, const struct summary_cell *cell)
 {
     char when[FIGURE_BYTES], running[FIGURE_BYTES];
+    bool leaves_some = cell->orphans.known && cell->orphans.value > 0;
     if (!cell->time_to_error_ns.known)
-        line_add(line, "never as an error (it returns after %s)",
-                 duration(when, true, cell->wall_ns.p50.value));
+        line_add(line, "not at all (it returns after %s)", duration(when, true, cell->wall_ns.p50.value));
     else
         line_add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
-                 count(running, &cell->orphans));
+                 leaves_some ? count(running, &cell->orphans) : "nothing");
+}
+
+/* What goes on after the caller was told. */
+static void tell_waste(struct line *line, const struct summary *summary,
+                       const struct summary_finding *finding)
+{
+    const struct summary_group *group = &summary->groups[finding->group];
+    const char *before = " Thrown away after that: ";
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *cell = &summary->cells[group->cells[i]];
+        char cost[FIGURE_BYTES], drain[FIGURE_BYTES];
+        if (strcmp(cell->runtime, finding->runtime) != 0 || !cell->orphans.known ||
+            !(cell->orphans.value > 0))
+            continue;
+        line_add(line, "%s%s %s CPU over %s", before, cell->arm,
+                 duration(cost, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value),
+                 duration(drain, cell->drain_ns.known, cell->drain_ns.value));
+        before = ", ";
+    }
+    line_add(line, "%s", *before == ',' ? "." : "");
 }
 
 static void tell_failure(struct line *line, const struct summary *summary,
@@ -111,14 +131,37 @@ static void tell_failure(struct line *line, const struct summary *summary,
 {
     line_add(line, "the caller learns of the error: ");
     tell_arms(line, summary, finding, tell_error);
+    tell_waste(line, summary, finding);
+}
+
+static void tell_timeout(struct line *line, const struct summary *summary,
+                         const struct summary_finding *finding)
+{
+    line_add(line, "the caller learns that its time is up: ");
+    tell_arms(line, summary, finding, tell_error);
+    tell_waste(line, summary, finding);
+}
+
+static void tell_late(struct line *line, const struct summary_cell *cell)
+{
+    char late[FIGURE_BYTES];
+    line_add(line, "%s late",
+             duration(late, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value));
+}
+
+static void tell_stall(struct line *line, const struct summary *summary,
+                       const struct summary_finding *finding)
+{
+    line_add(line, "some children hold the loop; the sleepers beside them woke: ");
+    tell_arms(line, summary, finding, tell_late);
 }
 
 static void print_findings(FILE *out, const struct summary *summary)
 {
     static void (*const tellers[])(struct line *, const struct summary *, const struct summary_finding *) = {
-        [SUMMARY_FOUND_WAIT] = tell_wait,
-        [SUMMARY_FOUND_NO_WAIT] = tell_no_wait,
-        [SUMMARY_FOUND_FAILURE] = tell_failure,
+        [SUMMARY_FOUND_WAIT] = tell_wait,       [SUMMARY_FOUND_NO_WAIT] = tell_no_wait,
+        [SUMMARY_FOUND_FAILURE] = tell_failure, [SUMMARY_FOUND_TIMEOUT] = tell_timeout,
+        [SUMMARY_FOUND_STALL] = tell_stall,
     };
     struct line line = {.length = 0};
     for (size_t i = 0; i < summary->finding_count; i++) {
@@ -299,6 +342,11 @@ static const char *errors_lost(char *buf, const struct summary_cell *cell)
     return count(buf, &cell->errors_lost);
 }
 
+static const char *woke_late(char *buf, const struct summary_cell *cell)
+{
+    return duration(buf, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value);
+}
+
 static const struct column wait_columns[] = {
     {"p50 wall", 10, p50_wall},
     {"interval", 20, interval},
@@ -306,6 +354,15 @@ static const struct column wait_columns[] = {
     {"speedup", 8, speedup},
     {"CPU", 9, cpu},
     {"wake-ups", 9, wakeups},
+    {"verdict", 12, verdict},
+    {NULL, 0, NULL},
+};
+static const struct column stall_columns[] = {
+    {"p50 wall", 10, p50_wall},
+    {"interval", 20, interval},
+    {"woke late", 11, woke_late},
+    {"speedup", 8, speedup},
+    {"CPU", 9, cpu},
     {"verdict", 12, verdict},
     {NULL, 0, NULL},
 };
@@ -433,9 +490,12 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         print_not_measured(out, group);
         return;
     }
-    print_rows(out, summary, group, group->waits ? wait_columns : no_wait_columns);
+    print_rows(out, summary, group,
+               group->stalls  ? stall_columns
+               : group->waits ? wait_columns
+                              : no_wait_columns);
     if (group->may_fail) {
-        (void)fputs("when children fail:\n", out);
+        (void)fputs(group->fails ? "when children fail:\n" : "when the time is up:\n", out);
         print_rows(out, summary, group, failure_columns);
     }
     print_reasons(out, summary, group);

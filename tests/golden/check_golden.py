@@ -16,9 +16,9 @@ import tempfile
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks", "two_runtimes", "gated")
+SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks", "two_runtimes", "gated", "failure")
 KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json"), "two_runtimes": ("text", "csv"),
-        "gated": ("text", "json", "junit")}
+        "gated": ("text", "json", "junit"), "failure": ("text", "json")}
 SUFFIX = {"text": "txt", "json": "json", "csv": "csv", "junit": "xml"}
 MISTAKES = []
 

@@ -18,12 +18,14 @@ struct arm {
     int64_t time_to_error_ns, wasted_cpu_ns, drain_ns, orphans, seen, lost; /* where children fail */
 };
 
+enum trouble { HEALTHY, FAILS, TIMES_OUT, STALLS };
+
 enum mishap { NONE, RUNQ, FAULTS, BROKEN, DRIFTING, NOT_FINISHED, GIVEN_UP, SECOND_TRY, MIGRATED, UNEQUAL };
 
 struct group {
     const char *title, *job;
     int64_t fanout, delay_ns, cores, blocks, loops;
-    bool fails;
+    enum trouble trouble;
     enum mishap mishap; /* of the second arm, or of the group */
     struct arm arms[MOST_ARMS];
 };
@@ -43,7 +45,7 @@ static const struct group lab[] = {
      1,
      9,
      1,
-     false,
+     HEALTHY,
      RUNQ,
      {ARM("sequential", 402.9 * MS, 1.9 * MS, 40, 1), ARM("gather", 10.12 * MS, 61 * US, 1, 40),
       ARM("taskgroup", 10.13 * MS, 64 * US, 1, 40)}},
@@ -54,7 +56,7 @@ static const struct group lab[] = {
      2,
      9,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 403.1 * MS, 1.95 * MS, 40, 1), ARM("gather", 10.15 * MS, 63 * US, 1, 40),
       ARM("taskgroup", 10.16 * MS, 66 * US, 1, 40)}},
@@ -65,7 +67,7 @@ static const struct group lab[] = {
      1,
      9,
      1000000,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 3.1, 3.1, 0, 1), ARM("tasks", 44, 44, 0, 2), ARM("gather", 60, 60, 0, 2),
       ARM("taskgroup", 66, 66, 0, 2)}},
@@ -76,11 +78,11 @@ static const struct group lab[] = {
      1,
      9,
      1,
-     true,
+     FAILS,
      NONE,
      {{"sequential", 2.06 * MS, 52 * US, 1, 1, 2060000, 0, 0, 0, 1, 0},
       {"gather", 2.08 * MS, 51 * US, 1, 20, 2080000, 21000, 8040000, 19, 1, 0},
-      {"gather-return-exceptions", 10.1 * MS, 58 * US, 2, 20, -1, 0, 0, 0, 1, 0},
+      {"gather-return-exceptions", 10.1 * MS, 58 * US, 2, 20, 10100000, 0, 0, 0, 1, 0},
       {"taskgroup", 2.09 * MS, 55 * US, 1, 20, 2090000, 0, 0, 0, 1, 0}}},
 };
 
@@ -92,7 +94,7 @@ static const struct group troubled[] = {
      1,
      20,
      1,
-     false,
+     HEALTHY,
      FAULTS,
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
     {"5 x 1ms sleep, 1 core",
@@ -102,7 +104,7 @@ static const struct group troubled[] = {
      1,
      6,
      1,
-     false,
+     HEALTHY,
      BROKEN,
      {ARM("sequential", 5.3 * MS, 240 * US, 5, 1), ARM("gather", 1.07 * MS, 49 * US, 1, 5)}},
     {"6 x 1ms sleep, 1 core",
@@ -112,7 +114,7 @@ static const struct group troubled[] = {
      1,
      20,
      1,
-     false,
+     HEALTHY,
      DRIFTING,
      {ARM("sequential", 6.4 * MS, 290 * US, 6, 1), ARM("gather", 1.07 * MS, 51 * US, 1, 6)}},
     {"7 x 1ms sleep, 1 core",
@@ -122,7 +124,7 @@ static const struct group troubled[] = {
      1,
      5,
      1,
-     false,
+     HEALTHY,
      NOT_FINISHED,
      {ARM("sequential", 7.4 * MS, 340 * US, 7, 1), ARM("gather", 1.07 * MS, 52 * US, 1, 7)}},
     {"8 x 1ms sleep, 1 core",
@@ -132,7 +134,7 @@ static const struct group troubled[] = {
      1,
      5,
      1,
-     false,
+     HEALTHY,
      GIVEN_UP,
      {ARM("sequential", 8.5 * MS, 390 * US, 8, 1), ARM("gather", 1.07 * MS, 53 * US, 1, 8)}},
     {"9 x 1ms sleep, 1 core",
@@ -142,7 +144,7 @@ static const struct group troubled[] = {
      1,
      5,
      1,
-     false,
+     HEALTHY,
      SECOND_TRY,
      {ARM("sequential", 9.6 * MS, 440 * US, 9, 1), ARM("gather", 1.07 * MS, 54 * US, 1, 9)}},
     {"10 x 1ms sleep, 1 core",
@@ -152,7 +154,7 @@ static const struct group troubled[] = {
      1,
      9,
      1,
-     false,
+     HEALTHY,
      MIGRATED,
      {ARM("sequential", 10.7 * MS, 490 * US, 10, 1), ARM("gather", 1.07 * MS, 55 * US, 1, 10)}},
     {"11 x 1ms sleep, 2 cores",
@@ -162,7 +164,7 @@ static const struct group troubled[] = {
      2,
      9,
      1,
-     false,
+     HEALTHY,
      UNEQUAL,
      {ARM("sequential", 11.7 * MS, 540 * US, 11, 1), ARM("gather", 1.07 * MS, 56 * US, 1, 11)}},
     {"2 x noop, 1 core",
@@ -172,7 +174,7 @@ static const struct group troubled[] = {
      1,
      5,
      1000000,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 0.9, 0.9, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
@@ -185,7 +187,7 @@ static const struct group two_runtimes[] = {
      1,
      9,
      1,
-     false,
+     HEALTHY,
      RUNQ,
      {ARM("sequential", 402.9 * MS, 1.9 * MS, 40, 1), ARM("gather", 10.12 * MS, 61 * US, 1, 40)}},
     {"2 x noop, 1 core",
@@ -195,7 +197,7 @@ static const struct group two_runtimes[] = {
      1,
      9,
      1000000,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
@@ -208,7 +210,7 @@ static const struct group one_block[] = {
      1,
      1,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
 };
@@ -220,7 +222,7 @@ static const struct group two_blocks[] = {
      1,
      2,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
 };
@@ -232,7 +234,7 @@ static const struct group five_blocks[] = {
      1,
      5,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("gather", 1.07 * MS, 48 * US, 1, 4), ARM("taskgroup", 1.08 * MS, 48 * US, 1, 4)}},
 };
@@ -244,7 +246,7 @@ static const struct group many_blocks[] = {
      1,
      368,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 4.3 * MS, 190 * US, 4, 1), ARM("gather", 1.07 * MS, 48 * US, 1, 4)}},
 };
@@ -258,7 +260,7 @@ static const struct group gated[] = {
      1,
      9,
      1,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 402.9 * MS, 1.9 * MS, 40, 1), ARM("gather", 10.12 * MS, 61 * US, 1, 40)}},
     {"5 x 10ms sleep, 1 core",
@@ -268,7 +270,7 @@ static const struct group gated[] = {
      1,
      9,
      1,
-     false,
+     HEALTHY,
      BROKEN,
      {ARM("sequential", 50.9 * MS, 240 * US, 5, 1), ARM("gather", 10.11 * MS, 59 * US, 1, 5)}},
     {"2 x noop, 1 core",
@@ -278,7 +280,7 @@ static const struct group gated[] = {
      1,
      9,
      1000000,
-     false,
+     HEALTHY,
      NONE,
      {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
@@ -289,6 +291,44 @@ static const char gated_sweep[] =
     "{\"fanout\": 40, \"metric\": \"wall_ns\", \"min\": 10130000, \"max\": 10140000},"
     "{\"job\": \"noop\", \"metric\": \"over_ideal_x\", \"max\": 2},"
     "{\"metric\": \"max_in_flight\", \"max\": 40}]}";
+
+static const struct group failure[] = {
+    {"4 x 10ms sleep, 1 core, fail fraction:0.5",
+     "sleep",
+     4,
+     10000000,
+     1,
+     9,
+     1,
+     FAILS,
+     NONE,
+     {{"sequential", 12.06 * MS, 92 * US, 2, 1, 12060000, 0, 0, 0, 1, 0},
+      {"tasks", 2.07 * MS, 50 * US, 1, 4, 2070000, 21000, 8030000, 2, 1, 1},
+      {"gather", 2.08 * MS, 51 * US, 1, 4, 2080000, 22000, 8040000, 2, 1, 1},
+      {"gather-return-exceptions", 10.1 * MS, 58 * US, 2, 4, 10100000, 0, 0, 0, 2, 0},
+      {"taskgroup", 2.09 * MS, 55 * US, 1, 4, 2090000, 0, 0, 0, 2, 0}}},
+    {"5 x 10ms sleep, 1 core, timeout 5ms",
+     "sleep",
+     5,
+     10000000,
+     1,
+     9,
+     1,
+     TIMES_OUT,
+     NONE,
+     {{"tasks", 5.07 * MS, 50 * US, 1, 5, 5070000, 20000, 5030000, 4, 1, 0},
+      {"gather", 10.1 * MS, 51 * US, 1, 5, -1, 0, 0, 0, 0, 0}}},
+    {"6 x 10ms sleep, 1 core, stall children:1,cpu:3ms",
+     "sleep",
+     6,
+     10000000,
+     1,
+     9,
+     1,
+     STALLS,
+     NONE,
+     {ARM("sequential", 63.1 * MS, 3.2 * MS, 6, 1), ARM("taskgroup", 13.1 * MS, 3.1 * MS, 1, 6)}},
+};
 
 /* A second runtime and a host whose names try to be more than text. */
 #define HOSTILE_LABEL "py,\"3.13\"\x1b[31m"
@@ -308,7 +348,7 @@ static const struct scenario {
 } scenarios[] = {
     SCENARIO(lab, false),          SCENARIO(troubled, true),     SCENARIO(one_block, false),
     SCENARIO(two_blocks, false),   SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
-    SCENARIO(two_runtimes, false), SCENARIO(gated, false),
+    SCENARIO(two_runtimes, false), SCENARIO(gated, false),       SCENARIO(failure, false),
 };
 
 /* ---- the plan ---- */
@@ -349,7 +389,11 @@ static struct plan_cell plan_cell(const struct group *group, int64_t number, int
                                    .phase = memory_text("together"),
                                    .warmup = 2,
                                    .calibrated = group->loops > 1};
-    if (group->fails)
+    if (group->trouble == TIMES_OUT)
+        cell.spec.timeout_ns = 5000000;
+    if (group->trouble == STALLS)
+        cell.spec.stall = (struct wire_stall){.present = true, .children = 1, .cpu_ns = 3000000};
+    if (group->trouble == FAILS)
         cell.spec.fail = (struct wire_fail){.present = true,
                                             .children = 1,
                                             .at_ns = 2000000,
@@ -440,7 +484,9 @@ static void fill_waits(const struct group *group, struct wire_round *round)
 
 static void fill_failure(const struct group *group, const struct arm *arm, struct wire_round *round)
 {
-    if (!group->fails)
+    if (group->trouble == STALLS)
+        round->stall_overshoot_p50_ns = (arm->in_flight > 1 ? 3060000 : 60000) + round->block * 100;
+    if (group->trouble != FAILS && group->trouble != TIMES_OUT)
         return;
     round->time_to_error_ns =
         arm->time_to_error_ns < 0 ? WIRE_NULL : arm->time_to_error_ns + round->block * 100;

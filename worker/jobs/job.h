@@ -76,7 +76,8 @@ void job_choose_failing(struct job_children *children, const uint8_t *failing);
  */
 int64_t job_overshoot_ns(const struct job_children *children, uint32_t i);
 
-/* How late child i's wait ended against from_ns + its delay, as if it had begun at from_ns; LEAF_NOT_WAITED likewise. */
+/* How late child i's wait ended against from_ns + its delay, as if it had begun at from_ns; LEAF_NOT_WAITED
+ * likewise. */
 int64_t job_late_ns(const struct job_children *children, uint32_t i, int64_t from_ns);
 
 /* Whether child i burnt CPU before its wait (stall). */
