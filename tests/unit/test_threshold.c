@@ -186,7 +186,7 @@ static struct summary *run_of(const char *text, const char *status, int64_t grou
 {
     struct error err = {0};
     struct store *store;
-    struct summary *summary;
+    struct summary *summary = NULL;
     char root[] = "/tmp/corefan-threshold-XXXXXX";
     assert_non_null(mkdtemp(root));
     scoped_free char *dir = memory_format("%s/run", root), *remove = memory_format("rm -rf '%s'", root);
