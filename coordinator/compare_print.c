@@ -32,7 +32,7 @@ static const char *change(char *buf, double ratio)
 static const char *p50(char *buf, const struct compare_figure *figure)
 {
     if (!figure->p50.known)
-        return strcpy(buf, "-");
+        return "-";
     return units_format_duration(buf, FIGURE_BYTES, figure->p50.value);
 }
 
@@ -40,7 +40,7 @@ static const char *interval(char *buf, const struct stats_estimate *ratio)
 {
     char lo[FIGURE_BYTES], hi[FIGURE_BYTES];
     if (!ratio->known || !ratio->bounded)
-        return strcpy(buf, "-");
+        return "-";
     (void)snprintf(buf, FIGURE_BYTES, "%.16s .. %.16s", change(lo, ratio->ci_lo), change(hi, ratio->ci_hi));
     return buf;
 }

@@ -27,7 +27,7 @@ int store_open(const char *dir, enum store_mode mode, struct store **ret, struct
 void store_close(struct store *store); /* NULL is fine */
 
 /* Facts about the run as text: run_id, name, seed, started_at, finished_at, status, argv (JSON),
- * tool_version, sweep (its source text), plan facts, environment (JSON array), reserved CPUs ... Replaces an
+ * tool_version, sweep (canonical JSON), elapsed_ns, plan facts, environment (JSON array), reserved CPUs ... Replaces an
  * older value. */
 int store_put_fact(struct store *store, const char *key, const char *value, struct error *err);
 /* *ret: text to free(), or NULL when the fact is not there. */
