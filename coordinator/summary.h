@@ -126,8 +126,8 @@ struct summary_cell {
 struct summary_group {
     int64_t number;
     const char *title;
-    const char *reason;      /* of its failure or last void attempt; NULL without */
-    bool waits, may_fail;    /* some cell of it does */
+    const char *reason;   /* of its failure or last void attempt; NULL without */
+    bool waits, may_fail; /* some cell of it does */
     bool fails, stalls;
     bool complete, measured; /* every cell has all its rounds; some cell has some */
     int64_t attempts;

@@ -120,7 +120,8 @@ static int book_orphans(struct round_bench *bench, const struct timing *timing, 
     int64_t cpu_ns = clock_thread_cpu_ns();
     if (fanout_drain(bench->runtime, fanout, err) < 0)
         return -1;
-    round->wasted_cpu_ns = round->orphans ? clock_thread_cpu_ns() - cpu_ns : 0;
+    cpu_ns = clock_thread_cpu_ns() - cpu_ns;
+    round->wasted_cpu_ns = round->orphans ? cpu_ns : 0;
     round->drain_ns = round->orphans ? clock_monotonic_ns() - timing->wall1_ns : 0;
     return 0;
 }
