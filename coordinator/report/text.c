@@ -12,10 +12,17 @@
 
 #define FIGURE_BYTES 48
 
+static const char *unknown(char *buf)
+{
+    buf[0] = '-';
+    buf[1] = '\0';
+    return buf;
+}
+
 static const char *duration(char *buf, bool known, double ns)
 {
     if (!known)
-        return strcpy(buf, "-");
+        return unknown(buf);
     return units_format_duration(buf, FIGURE_BYTES, ns);
 }
 
@@ -25,14 +32,14 @@ static const char *ratio(char *buf, bool known, double value)
     int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
     if (known)
         (void)snprintf(buf, FIGURE_BYTES, "%.*fx", decimals, value);
-    return known ? buf : strcpy(buf, "-");
+    return known ? buf : unknown(buf);
 }
 
 static const char *count(char *buf, const struct summary_figure *figure)
 {
     double whole = round(figure->value);
     if (!figure->known)
-        return strcpy(buf, "-");
+        return unknown(buf);
     if (fabs(figure->value - whole) < 0.005 && fabs(whole) < 1e15)
         return units_format_count(buf, FIGURE_BYTES, (int64_t)whole);
     (void)snprintf(buf, FIGURE_BYTES, "%.2f", figure->value);
@@ -267,7 +274,7 @@ static const char *interval(char *buf, const struct summary_cell *cell)
     const struct stats_estimate *p50 = &cell->wall_ns.p50;
     char lo[FIGURE_BYTES], hi[FIGURE_BYTES];
     if (!p50->known || !p50->bounded)
-        return strcpy(buf, "-");
+        return unknown(buf);
     (void)snprintf(buf, FIGURE_BYTES, "%.16s..%.16s", duration(lo, true, p50->ci_lo),
                    duration(hi, true, p50->ci_hi));
     return buf;
@@ -309,7 +316,8 @@ static const char *wakeups(char *buf, const struct summary_cell *cell)
 
 static const char *verdict(char *buf, const struct summary_cell *cell)
 {
-    return strcpy(buf, summary_verdict_name(cell->verdict));
+    (void)snprintf(buf, FIGURE_BYTES, "%s", summary_verdict_name(cell->verdict));
+    return buf;
 }
 
 static const char *caller_learns(char *buf, const struct summary_cell *cell)
