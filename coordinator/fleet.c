@@ -123,6 +123,10 @@ static void act(struct fleet *fleet, const struct schedule_action *action)
         if (fleet->launch)
             launch_kill(fleet->launch, action->slot);
         break;
+    case SCHEDULE_RENEW:
+        if (fleet->launch)
+            launch_renew(fleet->launch, action->slot, clock_monotonic_ns());
+        break;
     case SCHEDULE_LOG:
         log_line((enum log_level)action->level, "%s", action->text);
         break;
@@ -352,6 +356,7 @@ static struct schedule *make_schedule(const struct fleet_config *config)
                                                   .heartbeat_ns = FLEET_HEARTBEAT_NS,
                                                   .rejoin_ns = config->rejoin_ns,
                                                   .slot_count = config->slot_count,
+                                                  .budget_ns = config->budget_ns,
                                                   .seed = seed});
 }
 

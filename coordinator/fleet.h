@@ -34,6 +34,7 @@ struct fleet_config {
     const int64_t *housekeeping; /* CPUs; none: the loop wakes up once a second only while others measure */
     size_t housekeeping_count;
     size_t slot_count;
+    int64_t budget_ns; /* for the whole plan, see schedule.h; 0: all it takes */
     int64_t rejoin_ns; /* how long a worker started by hand is waited for when nothing else can go on */
     /* Called from the loop, at every tick (250 ms, or 1 s without housekeeping CPUs); may be NULL. */
     void (*on_progress)(void *context, const struct schedule_progress *progress);

@@ -42,6 +42,7 @@ struct slot {
     int stderr_fd;
     int64_t started_ns, due_ns;
     int64_t early, young, starts;
+    int64_t leave_by_ns; /* it was told to end; 0: not so */
     bool registered, over;
     char line[LINE_BYTES]; /* what it is writing */
     size_t line_bytes;
@@ -320,10 +321,19 @@ static bool slot_waits(const struct launch *launch, const struct slot *slot)
     return !launch->no_more && slot->pid == 0 && !slot->over;
 }
 
+static bool slot_leaves(const struct slot *slot)
+{
+    return slot->pid != 0 && slot->leave_by_ns > 0;
+}
+
 int launch_due(struct launch *launch, int64_t now_ns, struct error *err)
 {
     for (size_t i = 0; i < launch->count; i++) {
         struct slot *slot = &launch->slots[i];
+        if (slot_leaves(slot) && slot->leave_by_ns <= now_ns) {
+            launch_kill(launch, (int64_t)i);
+            slot->leave_by_ns = now_ns + LAUNCH_LEAVE_NS;
+        }
         if (slot_waits(launch, slot) && slot->due_ns <= now_ns && slot_start(launch, slot, now_ns, err) < 0)
             return -1;
     }
@@ -333,9 +343,13 @@ int launch_due(struct launch *launch, int64_t now_ns, struct error *err)
 int64_t launch_next_due_ns(const struct launch *launch)
 {
     int64_t next = INT64_MAX;
-    for (size_t i = 0; i < launch->count; i++)
-        if (slot_waits(launch, &launch->slots[i]) && launch->slots[i].due_ns < next)
-            next = launch->slots[i].due_ns;
+    for (size_t i = 0; i < launch->count; i++) {
+        const struct slot *slot = &launch->slots[i];
+        if (slot_waits(launch, slot) && slot->due_ns < next)
+            next = slot->due_ns;
+        if (slot_leaves(slot) && slot->leave_by_ns < next)
+            next = slot->leave_by_ns;
+    }
     return next;
 }
 
@@ -418,6 +432,14 @@ static void plan_restart(struct slot *slot, int64_t now_ns)
     slot->over = slot->early >= LAUNCH_MAX_EARLY || slot->starts > LAUNCH_MAX_RESTARTS;
 }
 
+/* It ended as it was asked to. */
+static void slot_renew(struct slot *slot, int64_t now_ns)
+{
+    slot->leave_by_ns = 0;
+    slot->due_ns = now_ns;
+    slot->starts--;
+}
+
 static void event_add(struct launch *launch, struct launch_event event)
 {
     if (launch->event_read == launch->event_count)
@@ -437,6 +459,10 @@ void launch_reap(struct launch *launch, int64_t now_ns)
         slot->pid = 0;
         slot_read(launch, slot);
         line_end(slot);
+        if (slot->leave_by_ns > 0) {
+            slot_renew(slot, now_ns);
+            continue;
+        }
         plan_restart(slot, now_ns);
         event_add(launch, (struct launch_event){
                               .slot = (int64_t)i, .over = slot->over, .text = story_of(slot, status)});
@@ -463,6 +489,12 @@ void launch_kill(struct launch *launch, int64_t slot)
         return;
     kill(-launch->slots[slot].pid, SIGKILL);
     kill(launch->slots[slot].pid, SIGKILL);
+}
+
+void launch_renew(struct launch *launch, int64_t slot, int64_t now_ns)
+{
+    if (slot >= 0 && (size_t)slot < launch->count && launch->slots[slot].pid != 0)
+        launch->slots[slot].leave_by_ns = now_ns + LAUNCH_LEAVE_NS;
 }
 
 void launch_no_more(struct launch *launch)

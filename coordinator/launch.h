@@ -22,6 +22,7 @@
 
 #define LAUNCH_MAX_EARLY    3
 #define LAUNCH_MAX_RESTARTS 100
+#define LAUNCH_LEAVE_NS     2000000000LL
 
 struct launch;
 
@@ -71,6 +72,10 @@ bool launch_next_event(struct launch *launch, struct launch_event *ret);
 void launch_registered(struct launch *launch, int64_t slot);
 
 void launch_kill(struct launch *launch, int64_t slot);
+
+/* The process of that slot was told to end: the next one starts as soon as it has, which is neither an event nor counted
+ * as a restart.  One that still runs LAUNCH_LEAVE_NS later is killed. */
+void launch_renew(struct launch *launch, int64_t slot, int64_t now_ns);
 
 /* No process is started again from now on. */
 void launch_no_more(struct launch *launch);

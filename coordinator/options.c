@@ -22,6 +22,7 @@ enum option_key {
     OPTION_LISTEN,
     OPTION_SET,
     OPTION_SEED,
+    OPTION_BUDGET,
     OPTION_PROGRESS,
     OPTION_FORMAT,
     OPTION_CO_RUN,
@@ -155,6 +156,16 @@ static int read_timeout(const char *text, int64_t *ret, struct error *err)
     return 0;
 }
 
+static int read_budget(const char *text, int64_t *ret, struct error *err)
+{
+    const char *why = "it must be above 0";
+    int64_t budget_ns;
+    if (units_parse_duration(text, &budget_ns, &why) < 0 || budget_ns == 0)
+        return error_set(err, ERROR_USAGE, "--budget '%s': %s", text, why);
+    *ret = budget_ns;
+    return 0;
+}
+
 static int read_progress(const char *text, enum progress_mode *ret, struct error *err)
 {
     if (progress_parse_mode(text, ret) < 0)
@@ -224,6 +235,8 @@ static int take_place_option(struct options_run *options, int key, char *text, s
         return add_setting(options, memory_text(text));
     case OPTION_SEED:
         return add_setting(options, memory_format("seed=%s", text));
+    case OPTION_BUDGET:
+        return read_budget(text, &options->budget_ns, err);
     default:
         return 1;
     }
@@ -292,6 +305,7 @@ static error_t parse_plan(int key, char *text, struct argp_state *state)
         {"cpus", OPTION_CPUS, "LIST", 0, "measure on these CPUs: 0,2-5", 0},                                 \
         {"housekeeping", OPTION_HOUSEKEEPING, "LIST", 0, "CPUs for all other threads, auto or none", 0},     \
         {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                        \
+        {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); what does not fit is left out", 0},    \
     {                                                                                                        \
         "seed", OPTION_SEED, "N", 0, "seed of orders and draws", 0                                           \
     }

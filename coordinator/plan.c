@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "base/units.h"
+#include "coordinator/precision.h"
 #include "coordinator/sweep.h"
 
 #include <string.h>
@@ -16,6 +17,7 @@
 #define CALIBRATION_ROUNDS  11               /* doubling up (2), then three at L and three at 2 L */
 #define OWN_JOB_NS          (10 * NS_PER_MS) /* a coroutine of the user's: a guess */
 #define HARNESS_NS          (20 * NS_PER_US)
+#define RESTART_NS          (400 * NS_PER_MS) /* a worker ends, another starts and probes its noise */
 #define CHILD_LIBUV_NS      200
 #define CHILD_PYTHON_NS     15000
 #define MOST_ROUND_NS       (INT64_MAX / 4096) /* 26 days: the rounds of a whole block can be added up */
@@ -264,19 +266,26 @@ static int add_picks(struct maker *maker, struct draft *draft, const struct swee
     return 0;
 }
 
+/* free() it. */
+static char *effort_text(const struct sweep_entry *entry, size_t key)
+{
+    const struct sweep_values *values = entry->keys[key];
+    return values && values->count > 0 ? sweep_value_text(cell_key(key), &values->at[0])
+                                       : memory_text("left out");
+}
+
 static int check_same_effort(const struct maker *maker, const struct draft *draft,
                              const struct sweep_entry *entry)
 {
-    static const size_t effort[] = {SWEEP_ROUNDS, SWEEP_WARMUP, SWEEP_PROCESSES};
+    static const size_t effort[] = {SWEEP_ROUNDS, SWEEP_PRECISION, SWEEP_WARMUP, SWEEP_PROCESSES};
     char text[512];
     for (size_t i = 0; i < sizeof effort / sizeof effort[0]; i++) {
-        int64_t before = single(draft->entry, effort[i]);
-        int64_t now = single(entry, effort[i]);
-        if (before == now)
+        scoped_free char *before = effort_text(draft->entry, effort[i]);
+        scoped_free char *now = effort_text(entry, effort[i]);
+        if (strcmp(before, now) == 0)
             continue;
-        (void)snprintf(text, sizeof text, "'%s' is %lld here and %lld at line %zu for the same '%.200s'",
-                       cell_key(effort[i])->name, (long long)now, (long long)before, draft->entry->mark.line,
-                       draft->key);
+        (void)snprintf(text, sizeof text, "'%s' is %.32s here and %.32s at line %zu for the same '%.200s'",
+                       cell_key(effort[i])->name, now, before, draft->entry->mark.line, draft->key);
         return refuse_at(maker->err, entry->mark, text);
     }
     return 0;
@@ -456,8 +465,9 @@ static void add_cell(struct plan *plan, struct plan_group *group, const struct d
     };
     cell.spec.cell = plan->cell_count;
     cell.expected_ns = round_ns(&cell.spec, draft->entry->job_bit, runtime);
-    int64_t rounds = group->blocks + cell.spec.warmup + (cell.spec.calibrated ? CALIBRATION_ROUNDS : 0);
-    group->expected_ns = plus(group->expected_ns, times(cell.expected_ns, rounds));
+    int64_t rounds =
+        plan_expected_blocks(group) + cell.spec.warmup + (cell.spec.calibrated ? CALIBRATION_ROUNDS : 0);
+    group->expected_ns = plus(group->expected_ns, times(cell.expected_ns, times(rounds, group->processes)));
     group->cells[group->cell_count++] = plan->cell_count;
     plan->cells[plan->cell_count++] = cell;
 }
@@ -479,6 +489,25 @@ static void add_runtime(struct plan *plan, struct plan_group *group, const struc
     group->runtimes[group->runtime_count++] = memory_text(plan->runtimes[runtime].label);
 }
 
+int64_t plan_expected_blocks(const struct plan_group *group)
+{
+    bool goes_on = group->precision > 0 && group->blocks > PRECISION_FIRST_BLOCKS;
+    return goes_on ? PRECISION_FIRST_BLOCKS : group->blocks;
+}
+
+/* rounds, processes and precision; blocks of all processes together stay below SWEEP_MAX_BLOCKS. */
+static void set_effort(struct plan_group *group, const struct sweep_entry *entry)
+{
+    const struct sweep_values *precision = entry->keys[SWEEP_PRECISION];
+    group->blocks = single(entry, SWEEP_ROUNDS);
+    group->processes = single(entry, SWEEP_PROCESSES);
+    if (!entry->keys[SWEEP_ROUNDS]->at[0].word)
+        return;
+    int64_t most = SWEEP_MAX_BLOCKS / group->processes;
+    group->blocks = most < PRECISION_MOST_BLOCKS ? most : PRECISION_MOST_BLOCKS;
+    group->precision = precision && precision->count > 0 ? precision->at[0].number : PRECISION_DEFAULT;
+}
+
 static void add_group(struct maker *maker, const struct draft *draft)
 {
     struct plan *plan = maker->plan;
@@ -490,10 +519,9 @@ static void add_group(struct maker *maker, const struct draft *draft)
         .cells = memory_zeroed(draft->pick_count + (size_t)plan->runtime_count, sizeof *group->cells),
         .runtimes = memory_zeroed((size_t)plan->runtime_count, sizeof *group->runtimes),
         .cores = draft->cores,
-        .blocks = single(draft->entry, SWEEP_ROUNDS),
-        .processes = single(draft->entry, SWEEP_PROCESSES),
         .seed = rng_next(&stream) >> 1, /* the wire carries signed integers */
     };
+    set_effort(group, draft->entry);
     for (int64_t runtime = 0; runtime < plan->runtime_count; runtime++)
         add_runtime(plan, group, draft, runtime);
     plan->expected_ns = plus(plan->expected_ns, group->expected_ns);
@@ -575,6 +603,15 @@ static int make_drafts(struct maker *maker)
     return 0;
 }
 
+/* Workers are started again for the group with most processes, and serve the others at the same time. */
+static int64_t restarts_ns(const struct plan *plan)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < plan->group_count; i++)
+        most = plan->groups[i].processes > most ? plan->groups[i].processes : most;
+    return (most - 1) * RESTART_NS;
+}
+
 static void make_groups(struct maker *maker)
 {
     struct plan *plan = maker->plan;
@@ -583,6 +620,7 @@ static void make_groups(struct maker *maker)
     plan->cells = memory_zeroed(cells, sizeof *plan->cells);
     for (size_t i = 0; i < maker->draft_count; i++)
         add_group(maker, &maker->drafts[i]);
+    plan->expected_ns = plus(plan->expected_ns, restarts_ns(plan));
 }
 
 static void release_drafts(struct maker *maker)

@@ -22,7 +22,7 @@ struct plan_cell {
     int64_t group;
     char *runtime;  /* label */
     int64_t cores;  /* the gang: workers that run it at the same time */
-    int64_t rounds; /* per worker; blocks of its group */
+    int64_t rounds; /* per worker and process; blocks of its group */
     int64_t processes;
     bool harness;        /* the `empty` arm of its group and runtime: measured, not reported as a cell */
     int64_t expected_ns; /* one round, as far as known beforehand */
@@ -37,10 +37,11 @@ struct plan_group {
     char **runtimes; /* labels, in the order of the sweep */
     int64_t runtime_count;
     int64_t cores;
-    int64_t blocks;
+    int64_t blocks; /* of each process; process p has those from p * blocks on.  rounds: auto: the most */
     int64_t processes;
+    double precision;    /* rounds: auto goes on to it; 0: fixed rounds */
     uint64_t seed;       /* orders of its blocks */
-    int64_t expected_ns; /* all blocks and warm-ups */
+    int64_t expected_ns; /* all blocks and warm-ups; rounds: auto: with PRECISION_FIRST_BLOCKS, the least */
 };
 
 struct plan_runtime {
@@ -63,8 +64,8 @@ struct plan {
     struct plan_cell *cells;
     int64_t cell_count;     /* with the harness cells */
     int64_t reported_count; /* without them */
-    int64_t expected_ns;
-    int64_t all_cores; /* what `all` stood for */
+    int64_t expected_ns;    /* with the time in which workers start again */
+    int64_t all_cores;      /* what `all` stood for */
 };
 
 /* workers_per_runtime: what `all` stands for.  Refuses more cores than that, and more than 10^5 cells. */
@@ -76,8 +77,12 @@ void plan_free(struct plan *plan); /* NULL is fine */
 bool plan_cell_matches(const struct plan *plan, const struct plan_cell *cell,
                        const struct sweep_map *threshold);
 
-/* Whole plan for people (100 columns) or as JSON; 0 or -1 when the stream failed. */
-int plan_print_text(const struct plan *plan, FILE *out);
-int plan_print_json(const struct plan *plan, FILE *out);
+/* Blocks per process that expected_ns stands for. */
+int64_t plan_expected_blocks(const struct plan_group *group);
+
+/* Whole plan for people (100 columns) or as JSON; budget_ns: what `--budget` allows, 0: all it takes.  0 or -1 when the
+ * stream failed. */
+int plan_print_text(const struct plan *plan, int64_t budget_ns, FILE *out);
+int plan_print_json(const struct plan *plan, int64_t budget_ns, FILE *out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "coordinator/launch.h"
 #include "coordinator/plan.h"
 #include "coordinator/report/report.h"
+#include "coordinator/rounds_csv.h"
 #include "coordinator/store.h"
 #include "coordinator/summary.h"
 #include "coordinator/sweep.h"
@@ -88,6 +89,19 @@ static int check_options(const struct options_run *options, struct error *err)
     return 0;
 }
 
+/* Fresh processes are made by starting workers again, which only who started them can do. */
+static int check_processes(const struct options_run *options, const struct plan *plan, struct error *err)
+{
+    for (int64_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].processes > 1 && (options->workers == 0 || options->expect > 0))
+            return error_set(
+                err, ERROR_USAGE,
+                "'processes' is %lld, but workers that were started by hand cannot be started again: "
+                "leave out %s",
+                (long long)plan->groups[i].processes, options->workers == 0 ? "--workers 0" : "--expect");
+    return 0;
+}
+
 static int prepare(struct run *run, struct error *err)
 {
     const struct options_run *options = run->options;
@@ -97,7 +111,9 @@ static int prepare(struct run *run, struct error *err)
         return -1;
     if (options->listen && endpoint_check(options->listen, &run->listen, err) < 0)
         return -1;
-    return plan_make(run->sweep, local_workers(run) + options->expect, &run->plan, err);
+    if (plan_make(run->sweep, local_workers(run) + options->expect, &run->plan, err) < 0)
+        return -1;
+    return check_processes(options, run->plan, err);
 }
 
 static int lock_cpus(struct run *run, struct error *err)
@@ -174,6 +190,14 @@ static int put_fact_cpus(const struct run *run, struct error *err)
     return store_put_fact(run->store, "reserved_cpus", reserved, err);
 }
 
+static int put_fact_budget(const struct run *run, struct error *err)
+{
+    if (run->options->budget_ns == 0)
+        return 0;
+    scoped_free char *text = memory_format("%lld", (long long)run->options->budget_ns);
+    return store_put_fact(run->store, "budget_ns", text, err);
+}
+
 static int open_store(struct run *run, int argc, char **argv, struct error *err)
 {
     run->started_ns = clock_monotonic_ns();
@@ -185,7 +209,7 @@ static int open_store(struct run *run, int argc, char **argv, struct error *err)
         store_put_fact(run->store, "tool_version", COREFAN_VERSION, err) < 0 ||
         store_put_fact(run->store, "sweep", run->sweep->canonical, err) < 0 ||
         put_fact_time(run->store, "started_at", err) < 0 || put_fact_argv(run->store, argc, argv, err) < 0 ||
-        put_fact_cpus(run, err) < 0)
+        put_fact_cpus(run, err) < 0 || put_fact_budget(run, err) < 0)
         return -1;
     return run->environment ? store_put_fact(run->store, "environment", run->environment, err) : 0;
 }
@@ -230,6 +254,7 @@ static int open_fleet(struct run *run, struct error *err)
         .housekeeping = topology ? topology->housekeeping : NULL,
         .housekeeping_count = topology ? topology->housekeeping_count : 0,
         .slot_count = (size_t)(local_workers(run) * run->plan->runtime_count),
+        .budget_ns = run->options->budget_ns,
         .rejoin_ns = REJOIN_NS,
         .on_progress = show_progress,
         .context = run,
@@ -404,8 +429,8 @@ int run_plan(const struct options_run *options, FILE *out, struct error *err)
     struct run run = {.options = options};
     int status = prepare(&run, err);
     if (status == 0)
-        status = strcmp(options->format, "json") == 0 ? plan_print_json(run.plan, out)
-                                                      : plan_print_text(run.plan, out);
+        status = strcmp(options->format, "json") == 0 ? plan_print_json(run.plan, options->budget_ns, out)
+                                                      : plan_print_text(run.plan, options->budget_ns, out);
     run_release(&run);
     return status;
 }
@@ -413,14 +438,13 @@ int run_plan(const struct options_run *options, FILE *out, struct error *err)
 int run_report(const struct options_report *options, FILE *out, struct error *err)
 {
     struct store *store;
-    struct summary *summary;
+    struct summary *summary = NULL;
     if (store_open(options->run, STORE_READ, &store, err) < 0)
         return -1;
-    int status = summary_build(store, &summary, err);
-    if (status == 0) {
+    int status = options->rounds ? rounds_csv_write(store, out, err) : summary_build(store, &summary, err);
+    if (status == 0 && summary)
         status = print_report(summary, options->format, out, err);
-        summary_free(summary);
-    }
+    summary_free(summary);
     store_close(store);
     return status;
 }

@@ -265,6 +265,30 @@ static void bind_identity(struct schedule *schedule, struct worker *worker,
     map_put(&schedule->identities, worker->identity, worker->identity_bytes, worker);
 }
 
+/* A worker that was told to end is gone, or as good as gone. */
+static void worker_depart(struct schedule *schedule, struct worker *worker)
+{
+    map_remove(&schedule->identities, worker->identity, worker->identity_bytes);
+    worker->identity_bytes = 0;
+    worker->state = WORKER_LOST;
+    wire_release(&worker->hello);
+    for (size_t i = 0; i < schedule->config.slot_count; i++)
+        if (schedule->slots[i].leaving == worker)
+            schedule->slots[i].leaving = NULL;
+}
+
+/* The next worker of a place is here, or will never be. */
+static void slot_renewed(struct schedule *schedule, struct slot_state *slot)
+{
+    if (slot->leaving)
+        worker_depart(schedule, slot->leaving);
+    if (!slot->renewing)
+        return;
+    slot->renewing->renewing--;
+    schedule_look_at(schedule, slot->renewing);
+    slot->renewing = NULL;
+}
+
 /* A place is taken by a process of this host alone, and only while nobody else has it. */
 static void bind_slot(struct schedule *schedule, struct worker *worker)
 {
@@ -276,6 +300,7 @@ static void bind_slot(struct schedule *schedule, struct worker *worker)
         return;
     schedule->slots[slot].worker = worker;
     worker->slot = slot;
+    slot_renewed(schedule, &schedule->slots[slot]);
 }
 
 /* Takes the hello over: what the worker says of itself now. */
@@ -350,13 +375,20 @@ static char *hello_refused(const struct schedule *schedule, const struct wire_he
         return memory_text("instance is not 32 hex digits");
     if (label_of(schedule, hello->label) == schedule->config.label_count)
         return memory_format("runtime '%.64s' is not in this sweep", hello->label);
-    if ((!known && schedule->worker_count >= SCHEDULE_MAX_WORKERS) ||
+    if ((!known && (int64_t)schedule->worker_count - schedule->workers_renewed >= SCHEDULE_MAX_WORKERS) ||
         schedule->host_count >= SCHEDULE_MAX_WORKERS)
         return memory_format("this run has had its %d workers", SCHEDULE_MAX_WORKERS);
     return NULL;
 }
 
 static void worker_lose(struct schedule *schedule, struct worker *worker, const char *why);
+
+static void say_goodbye(struct schedule *schedule, const struct worker *worker, const char *reason)
+{
+    struct schedule_action *action = schedule_send(schedule, worker, WIRE_BYE);
+    action->text = memory_text(reason);
+    action->message.bye.reason = action->text;
+}
 
 static void on_hello(struct schedule *schedule, struct worker *known, const struct schedule_event *event)
 {
@@ -375,6 +407,10 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
     if (!worker)
         worker = worker_new(schedule, hello);
     bind_identity(schedule, worker, event);
+    if (worker->state == WORKER_LEAVING) { /* the goodbye was lost with its connection */
+        say_goodbye(schedule, worker, "its place is taken by a fresh process");
+        return;
+    }
     if (worker->state == WORKER_LOST) {
         worker->label = label_of(schedule, hello->label);
         take_hello(schedule, worker, event->message);
@@ -397,6 +433,10 @@ static void worker_lose(struct schedule *schedule, struct worker *worker, const 
 {
     if (worker->state == WORKER_LOST)
         return;
+    if (worker->state == WORKER_LEAVING) {
+        worker_depart(schedule, worker);
+        return;
+    }
     if (worker->state != WORKER_WEDGED)
         pool_remove(&worker->host->pools[worker->label], worker);
     schedule->live[worker->label] -= worker->state != WORKER_WEDGED;
@@ -417,6 +457,23 @@ static void worker_lose(struct schedule *schedule, struct worker *worker, const 
     schedule_note(schedule, "worker_lost", "%s%s", story, group);
     schedule_member_gone(schedule, worker, story);
     wire_release(&worker->hello);
+}
+
+/* The place of an idle worker gets a fresh process: it is told to end, and that is nobody's loss. */
+void schedule_renew(struct schedule *schedule, struct worker *worker)
+{
+    struct slot_state *slot = &schedule->slots[worker->slot];
+    say_goodbye(schedule, worker, "its place is taken by a fresh process");
+    schedule_act(schedule, SCHEDULE_RENEW)->slot = worker->slot;
+    pool_remove(&worker->host->pools[worker->label], worker);
+    schedule->live[worker->label]--;
+    schedule->workers_renewed++;
+    worker->state = WORKER_LEAVING;
+    worker->slot = WIRE_NULL;
+    slot->worker = NULL;
+    slot->leaving = worker;
+    slot->renewing = worker->host;
+    worker->host->renewing++;
 }
 
 /* A live process whose loop does not come back: a local one is ended, another's sits out until it answers. */
@@ -585,6 +642,7 @@ static void current_result(struct schedule *schedule, struct worker *worker, con
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_RESULT);
     action->number = worker->number;
     action->result = result;
+    effort_take(worker->attempt, result);
     worker->next_part++;
     worker->rounds_done = rounds_taken(worker);
     if (!result->last)
@@ -665,6 +723,8 @@ static void on_message(struct schedule *schedule, const struct schedule_event *e
         on_hello(schedule, worker, event);
         return;
     }
+    if (worker && worker->state == WORKER_LEAVING)
+        return;
     if (type == WIRE_REJECT && !worker)
         return; /* an answer to an answer would go on for ever */
     struct schedule_event refused = *event;
@@ -691,8 +751,10 @@ static void on_slot(struct schedule *schedule, const struct schedule_event *even
     struct slot_state *slot = &schedule->slots[event->slot];
     if (slot->worker)
         worker_lose(schedule, slot->worker, event->text);
-    if (event->kind == SCHEDULE_SLOT_OVER)
+    if (event->kind == SCHEDULE_SLOT_OVER) {
         slot->over = true;
+        slot_renewed(schedule, slot);
+    }
 }
 
 static bool silent_while_busy(const struct worker *worker)
@@ -705,7 +767,7 @@ static void check_worker(struct schedule *schedule, struct worker *worker)
 {
     char text[120];
     int64_t silence_ns = schedule->now_ns - worker->heard_ns;
-    if (worker->state == WORKER_LOST)
+    if (worker->state == WORKER_LOST || worker->state == WORKER_LEAVING)
         return;
     if (worker->lease_until_ns && schedule->now_ns > worker->lease_until_ns &&
         worker->state != WORKER_WEDGED) {
@@ -749,9 +811,9 @@ static void on_stop(struct schedule *schedule)
     if (schedule->phase == SCHEDULE_RUNNING) {
         schedule->phase = SCHEDULE_STOPPING;
         schedule_stop(schedule);
-    }
-    if (!schedule->attempts)
+    } else if (!schedule->attempts) {
         schedule->phase = SCHEDULE_OVER;
+    }
 }
 
 /* -- entry -------------------------------------------------------------------------------------------------- */
@@ -762,6 +824,7 @@ void schedule_begin(struct schedule *schedule, const struct plan *plan, const bo
     schedule->plan = plan;
     schedule->now_ns = now_ns;
     schedule->phase = SCHEDULE_RUNNING;
+    schedule->deadline_ns = schedule->config.budget_ns > 0 ? now_ns + schedule->config.budget_ns : INT64_MAX;
     schedule_groups_begin(schedule, done);
     for (size_t i = 0; i < schedule->worker_count; i++)
         if (schedule->workers[i]->state != WORKER_LOST)
@@ -797,8 +860,10 @@ void schedule_feed(struct schedule *schedule, const struct schedule_event *event
         on_stop(schedule);
         break;
     }
-    if (schedule->phase == SCHEDULE_STOPPING && !schedule->attempts)
+    if (schedule->phase == SCHEDULE_STOPPING && !schedule->attempts) {
+        schedule_close_kept(schedule);
         schedule->phase = SCHEDULE_OVER;
+    }
     schedule_dispatch(schedule);
 }
 
@@ -807,11 +872,8 @@ void schedule_farewell(struct schedule *schedule, const char *reason)
     actions_clear(schedule);
     for (size_t i = 0; i < schedule->worker_count; i++) {
         const struct worker *worker = schedule->workers[i];
-        if (worker->state == WORKER_LOST)
-            continue;
-        struct schedule_action *action = schedule_send(schedule, worker, WIRE_BYE);
-        action->text = memory_text(reason);
-        action->message.bye.reason = action->text;
+        if (worker->state != WORKER_LOST)
+            say_goodbye(schedule, worker, reason);
     }
 }
 
@@ -824,6 +886,7 @@ void schedule_progress(const struct schedule *schedule, struct schedule_progress
                                       .done_ns = schedule->done_ns,
                                       .workers_registered = (int64_t)schedule->worker_count,
                                       .workers_lost = schedule->workers_lost,
+                                      .workers_renewed = schedule->workers_renewed,
                                       .workers_live = (int64_t)schedule->identities.count,
                                       .voided = schedule->voided,
                                       .refused = schedule->refused,

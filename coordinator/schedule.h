@@ -9,6 +9,15 @@
  *   group:   waiting -> under way (attempt 1) -> done
  *                       void (a member was lost) -> waiting -> attempt 2, 3 -> done, or failed with its story
  *
+ * Passes.  A group of K processes is measured in K passes of one attempt, each by workers that have not measured it
+ * before in this attempt: a place whose worker has is renewed first, and its host waits for the new one.  Every group
+ * has its first pass before any has its second, so a place is renewed once per pass, whatever the number of groups, and the
+ * processes of a group are spread over the run.  Workers without a place cannot be renewed and take no part in it.
+ *
+ * Effort.  A pass is one batch of blocks, or (rounds: auto) batches until precision.h says that it is enough.
+ * With a budget, a group starts only if the least that it needs fits into the time that is left; what remains beyond
+ * the least of all groups is shared by those with rounds: auto, by their expected cost.
+ *
  * Rules.  A host (one boot id and host name) runs one group at a time.  A group's members are all ready before
  * the first `go`.  A result is stored before it is acknowledged, because the action to store precedes the one to
  * send.  Of each member, go, cell and block exactly one round is accepted; all else is counted and refused.
@@ -30,7 +39,7 @@
 
 #define SCHEDULE_MAX_ATTEMPTS    3
 #define SCHEDULE_MISSED_BEATS    3
-#define SCHEDULE_MAX_WORKERS     16384 /* registrations in one run, restarts counted */
+#define SCHEDULE_MAX_WORKERS     16384 /* registrations in one run, restarts counted, renewals not */
 #define SCHEDULE_MAX_STRANGERS   1024  /* unregistered peers that are told apart */
 #define SCHEDULE_MAX_IDENTITY    255   /* bytes; the limit of ZeroMQ */
 #define SCHEDULE_STRANGER_LOG_NS (60 * 1000000000LL)
@@ -48,6 +57,7 @@ struct schedule_config {
         rejoin_ns; /* how long a lost worker that was started by hand is waited for when nothing else can go on */
     size_t slot_count; /* places of local workers, numbered from 0 */
     uint64_t seed;     /* of the hash tables only */
+    int64_t budget_ns; /* for all groups, from schedule_begin on; 0: all it takes */
 };
 
 enum schedule_event_kind {
@@ -81,6 +91,7 @@ struct schedule_event {
     X(STORE_EVENT)  /* word, text */                                                                         \
     X(REGISTERED)   /* slot: its worker is here */                                                           \
     X(KILL)         /* slot: end its process; the launcher starts the next one */                            \
+    X(RENEW)        /* slot: its worker was told to end; start the next one, this is no failure */           \
     X(LOG)          /* level, text */
 
 enum schedule_action_kind {
@@ -119,7 +130,7 @@ struct schedule_progress {
     int64_t group_count, groups_done, groups_failed, groups_under_way;
     int64_t expected_ns, done_ns; /* of the plan; done_ns with the parts of running groups */
     int64_t current_group;        /* one that runs, or -1 */
-    int64_t workers_live, workers_registered, workers_lost;
+    int64_t workers_live, workers_registered, workers_lost, workers_renewed;
     int64_t voided, refused, malformed, duplicates;
 };
 

@@ -1,4 +1,5 @@
 #include "base/rng.h"
+#include "base/units.h"
 #include "coordinator/schedule_internal.h"
 
 #include <string.h>
@@ -39,7 +40,7 @@ void pool_remove(struct pool *pool, const struct worker *worker)
 
 void schedule_look_at(struct schedule *schedule, struct peer_host *host)
 {
-    if (host->queued || host->attempt)
+    if (host->queued || host->attempt || host->renewing > 0)
         return;
     host->queued = true;
     host->next = NULL;
@@ -68,7 +69,8 @@ static size_t label_index(const struct schedule *schedule, const char *label)
 
 static bool shape_fits(const struct shape *shape, const struct group *group)
 {
-    if (shape->cores != group->plan->cores || shape->label_count != (size_t)group->plan->runtime_count)
+    if (shape->cores != group->plan->cores || shape->fresh != (group->plan->processes > 1) ||
+        shape->label_count != (size_t)group->plan->runtime_count)
         return false;
     for (size_t i = 0; i < shape->label_count; i++)
         if (shape->labels[i] != group->slices[i].label)
@@ -82,7 +84,11 @@ static size_t shape_of(struct schedule *schedule, const struct group *group)
         if (shape_fits(&schedule->shapes[i], group))
             return i;
     size_t count = (size_t)group->plan->runtime_count;
-    struct shape shape = {.cores = group->plan->cores, .label_count = count, .head = -1, .tail = -1};
+    struct shape shape = {.cores = group->plan->cores,
+                          .fresh = group->plan->processes > 1,
+                          .label_count = count,
+                          .head = -1,
+                          .tail = -1};
     shape.labels = memory_zeroed(count, sizeof *shape.labels);
     for (size_t i = 0; i < count; i++)
         shape.labels[i] = group->slices[i].label;
@@ -107,6 +113,7 @@ static void slices_make(struct schedule *schedule, struct group *group)
         }
         schedule->cell_position[plan->cells[i]] = slice->cell_count++;
         slice->block_ns += cell->expected_ns;
+        group->block_ns += cell->expected_ns;
     }
 }
 
@@ -146,7 +153,7 @@ void schedule_groups_begin(struct schedule *schedule, const bool *done)
     for (int64_t i = 0; i < plan->group_count; i++) {
         struct group *group = &schedule->groups[i];
         group->plan = &plan->groups[i];
-        group->next = -1;
+        group->next = group->newest = -1;
         slices_make(schedule, group);
         group->shape = shape_of(schedule, group);
         if (done && done[i]) {
@@ -156,12 +163,14 @@ void schedule_groups_begin(struct schedule *schedule, const bool *done)
         } else {
             shape_append(schedule, i);
             schedule->groups_left++;
+            effort_count(schedule, group, 1);
         }
     }
 }
 
 static void attempt_free(struct attempt *attempt)
 {
+    effort_close(attempt);
     free(attempt->hosts);
     free(attempt->members);
     free(attempt->runtime_order);
@@ -195,14 +204,16 @@ const struct slice *schedule_slice_of(const struct worker *worker)
 int64_t schedule_attempt_done_ns(const struct attempt *attempt)
 {
     const struct plan_group *plan = attempt->group->plan;
-    int64_t rounds = 0, total = plan->blocks * plan->cell_count;
+    int64_t total = (attempt->batch_end - attempt->first_block) * plan->cell_count, rounds;
     if (plan->runtime_count == 1 && plan->cores == 1)
-        rounds = attempt->members[0] ? attempt->members[0]->rounds_done : 0;
+        rounds = (attempt->block - attempt->first_block) * plan->cell_count +
+                 (attempt->members[0] ? attempt->members[0]->rounds_done : 0);
     else
         rounds = attempt->turns_done * plan->cell_count / plan->runtime_count;
     if (rounds > total)
         rounds = total;
-    return total > 0 ? (int64_t)((double)plan->expected_ns * (double)rounds / (double)total) : 0;
+    double pass_ns = (double)effort_pass_ns(attempt->group);
+    return total > 0 ? (int64_t)(pass_ns * (double)rounds / (double)total) : 0;
 }
 
 /* -- leases ------------------------------------------------------------------------------------------------- */
@@ -236,18 +247,28 @@ static void lease_start(struct schedule *schedule, struct worker *worker, int64_
 
 /* -- choosing members --------------------------------------------------------------------------------------- */
 
+/* How many workers of a pool can take part: those with a place stand first. */
+static size_t pool_usable(const struct pool *pool, const struct shape *shape)
+{
+    size_t count = shape->fresh ? 0 : pool->count;
+    while (count < pool->count && pool->at[count]->slot != WIRE_NULL)
+        count++;
+    return count;
+}
+
 static bool host_has(const struct peer_host *host, const struct shape *shape)
 {
     for (size_t i = 0; i < shape->label_count; i++)
-        if ((int64_t)host->pools[shape->labels[i]].count < shape->cores)
+        if ((int64_t)pool_usable(&host->pools[shape->labels[i]], shape) < shape->cores)
             return false;
     return true;
 }
 
 /* `count` workers of one pool: a gang takes the first ones, a single one rotates with the groups and their attempts */
-static void take_members(const struct pool *pool, struct worker **members, size_t count, size_t turn)
+static void take_members(const struct pool *pool, const struct shape *shape, struct worker **members,
+                         size_t count, size_t turn)
 {
-    size_t first = count == 1 ? turn % pool->count : 0;
+    size_t first = count == 1 ? turn % pool_usable(pool, shape) : 0;
     for (size_t i = 0; i < count; i++)
         members[i] = pool->at[first + i];
 }
@@ -291,7 +312,7 @@ void schedule_assign(struct schedule *schedule, struct worker *worker)
                                                   .attempt = attempt->number,
                                                   .lease_ns = slice_lease(slice, plan->blocks),
                                                   .seed = (int64_t)plan->seed,
-                                                  .blocks = plan->blocks,
+                                                  .blocks = plan->blocks * plan->processes,
                                                   .gang = plan->cores,
                                                   .cells = cells,
                                                   .cell_count = slice->cell_count};
@@ -304,17 +325,51 @@ void schedule_assign(struct schedule *schedule, struct worker *worker)
     lease_start(schedule, worker, prepare_lease(schedule, slice));
 }
 
+/* The group is over, in whatever way. */
+static void group_end(struct schedule *schedule, struct group *group, enum group_status status)
+{
+    effort_count(schedule, group, -1);
+    schedule->done_ns += effort_pass_ns(group) * (group->plan->processes - group->pass);
+    group->status = status;
+    schedule->groups_left--;
+    schedule->groups_done += status == GROUP_DONE;
+    schedule->groups_failed += status == GROUP_FAILED;
+}
+
 static void fail_group(struct schedule *schedule, struct group *group, const char *why)
 {
-    group->status = GROUP_FAILED;
-    schedule->groups_left--;
-    schedule->groups_failed++;
-    schedule->done_ns += group->plan->expected_ns;
+    group_end(schedule, group, GROUP_FAILED);
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FAIL);
     action->group = group->plan->number;
     action->text = memory_text(why);
     schedule_log(schedule, LOG_WARNING, "group %lld (%s) given up: %s", (long long)group->plan->number,
                  group->plan->title, why);
+}
+
+static void store_finish(struct schedule *schedule, struct group *group)
+{
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FINISH);
+    action->group = group->plan->number;
+    action->attempt = group->attempts;
+    group_end(schedule, group, GROUP_DONE);
+}
+
+/* The budget does not reach for the first group of a shape, or not for more of it. */
+static void drop_first(struct schedule *schedule, struct shape *shape)
+{
+    char budget[32];
+    struct group *group = &schedule->groups[shape->head];
+    shape_pop(schedule, shape);
+    (void)units_exact_duration(budget, sizeof budget, schedule->config.budget_ns);
+    if (group->pass == 0) {
+        scoped_free char *why = memory_format("left out, the budget of %s does not reach for it", budget);
+        fail_group(schedule, group, why);
+        return;
+    }
+    schedule_log(schedule, LOG_WARNING, "group %lld (%s): the budget of %s ends after %lld of %lld processes",
+                 (long long)group->plan->number, group->plan->title, budget, (long long)group->pass,
+                 (long long)group->plan->processes);
+    store_finish(schedule, group);
 }
 
 /* Takes the group for its members; false when one of them cannot run it, and the group is failed. */
@@ -339,7 +394,8 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
 {
     struct group *group = attempt->group;
     group->status = GROUP_UNDER_WAY;
-    attempt->number = ++group->attempts;
+    group->attempts += group->pass == 0;
+    attempt->number = group->attempts;
     attempt->next = schedule->attempts;
     if (attempt->next)
         attempt->next->previous = attempt;
@@ -352,6 +408,7 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
         worker->runtime = i / (size_t)group->plan->cores;
         schedule_assign(schedule, worker);
     }
+    effort_open(schedule, attempt);
 }
 
 static struct attempt *attempt_new(struct group *group)
@@ -366,15 +423,45 @@ static struct attempt *attempt_new(struct group *group)
     return attempt;
 }
 
+/* Members that measured this group before make room for fresh processes; whether there were any. */
+static bool renew_members(struct schedule *schedule, struct attempt *attempt)
+{
+    size_t renewed = 0;
+    for (size_t i = 0; i < attempt->member_count; i++) {
+        if (attempt->members[i]->number > attempt->group->newest)
+            continue;
+        schedule_renew(schedule, attempt->members[i]);
+        renewed++;
+    }
+    return renewed > 0;
+}
+
+/* The same places in all passes of an attempt, others in the next attempt. */
+static void choose_members(const struct peer_host *host, const struct shape *shape, struct attempt *attempt)
+{
+    const struct group *group = attempt->group;
+    size_t cores = (size_t)shape->cores;
+    int64_t turn = group->plan->number + group->attempts - (group->pass > 0);
+    for (size_t i = 0; i < shape->label_count; i++)
+        take_members(&host->pools[shape->labels[i]], shape, attempt->members + i * cores, cores,
+                     (size_t)turn);
+}
+
 static void start_on_host(struct schedule *schedule, struct peer_host *host, struct shape *shape)
 {
     struct group *group = &schedule->groups[shape->head];
-    size_t cores = (size_t)shape->cores;
-    shape_pop(schedule, shape);
+    if (!effort_admits(schedule, group)) {
+        drop_first(schedule, shape);
+        schedule_look_at(schedule, host);
+        return;
+    }
     struct attempt *attempt = attempt_new(group);
-    for (size_t i = 0; i < shape->label_count; i++)
-        take_members(&host->pools[shape->labels[i]], attempt->members + i * cores, cores,
-                     (size_t)(group->plan->number + group->attempts));
+    choose_members(host, shape, attempt);
+    if (renew_members(schedule, attempt)) { /* the host is looked at again when they are there */
+        attempt_free(attempt);
+        return;
+    }
+    shape_pop(schedule, shape);
     attempt->hosts = memory_zeroed(1, sizeof(struct peer_host *));
     attempt->hosts[attempt->host_count++] = host;
     if (members_can(schedule, attempt)) {
@@ -385,13 +472,20 @@ static void start_on_host(struct schedule *schedule, struct peer_host *host, str
     schedule_look_at(schedule, host);
 }
 
-/* The waiting group with the lowest number that this host alone can run. */
+/* Does the first one's group come before the other's?  First passes before second ones, then by number. */
+static bool comes_first(const struct schedule *schedule, const struct shape *a, const struct shape *b)
+{
+    int64_t pass_a = schedule->groups[a->head].pass, pass_b = schedule->groups[b->head].pass;
+    return pass_a != pass_b ? pass_a < pass_b : a->head < b->head;
+}
+
+/* The waiting group that comes first among those that this host alone can run. */
 static struct shape *shape_for_host(struct schedule *schedule, const struct peer_host *host)
 {
     struct shape *best = NULL;
     for (size_t i = 0; i < schedule->shape_count; i++) {
         struct shape *shape = &schedule->shapes[i];
-        if (shape->head >= 0 && (!best || shape->head < best->head) && host_has(host, shape))
+        if (shape->head >= 0 && (!best || comes_first(schedule, shape, best)) && host_has(host, shape))
             best = shape;
     }
     return best;
@@ -404,7 +498,8 @@ static size_t take_from_hosts(const struct schedule *schedule, size_t label, str
     size_t taken = 0;
     for (size_t i = 0; i < schedule->host_count && taken < count; i++) {
         const struct peer_host *host = schedule->host_list[i];
-        for (size_t j = 0; !host->attempt && j < host->pools[label].count && taken < count; j++)
+        for (size_t j = 0; !host->attempt && !host->renewing && j < host->pools[label].count && taken < count;
+             j++)
             members[taken++] = host->pools[label].at[j];
     }
     return count - taken;
@@ -434,7 +529,11 @@ static void start_across_hosts(struct schedule *schedule)
 {
     for (size_t s = 0; s < schedule->shape_count; s++) {
         struct shape *shape = &schedule->shapes[s];
-        if (shape->head < 0 || some_host_has(schedule, shape))
+        if (shape->head < 0 || shape->fresh || some_host_has(schedule, shape))
+            continue;
+        while (shape->head >= 0 && !effort_admits(schedule, &schedule->groups[shape->head]))
+            drop_first(schedule, shape);
+        if (shape->head < 0)
             continue;
         struct attempt *attempt = attempt_new(&schedule->groups[shape->head]);
         size_t missing = 0, cores = (size_t)shape->cores;
@@ -465,7 +564,8 @@ void schedule_dispatch(struct schedule *schedule)
         if (!schedule->look_first)
             schedule->look_last = NULL;
         host->queued = false;
-        struct shape *shape = host->attempt ? NULL : shape_for_host(schedule, host);
+        bool idle = !host->attempt && host->renewing == 0;
+        struct shape *shape = idle ? shape_for_host(schedule, host) : NULL;
         if (shape)
             start_on_host(schedule, host, shape);
     }
@@ -526,12 +626,12 @@ static void turn_begin(struct schedule *schedule, struct attempt *attempt)
     if (cores > 1 && attempt->cell_turn == 0)
         shuffled(attempt->cell_order, slice->cell_count, plan->seed, (uint64_t)attempt->block);
     int64_t position = cores > 1 ? (int64_t)attempt->cell_order[attempt->cell_turn] : -1;
-    int64_t blocks = cores == 1 && runtimes == 1 ? plan->blocks : 1;
+    int64_t blocks = cores == 1 && runtimes == 1 ? attempt->batch_end - attempt->block : 1;
     for (size_t i = 0; i < cores; i++)
         send_go(schedule, attempt->members[runtime * cores + i], blocks, position);
 }
 
-/* Steps to the turn after this one; false when there is none. */
+/* Steps to the turn after this one; false when there is none in this batch. */
 static bool turn_next(struct attempt *attempt)
 {
     const struct plan_group *plan = attempt->group->plan;
@@ -544,8 +644,9 @@ static bool turn_next(struct attempt *attempt)
     if (++attempt->runtime_turn < (size_t)plan->runtime_count)
         return true;
     attempt->runtime_turn = 0;
-    attempt->block += plan->cores == 1 && plan->runtime_count == 1 ? plan->blocks : 1;
-    return attempt->block < plan->blocks;
+    bool whole_batch = plan->cores == 1 && plan->runtime_count == 1;
+    attempt->block = whole_batch ? attempt->batch_end : attempt->block + 1;
+    return attempt->block < attempt->batch_end;
 }
 
 /* -- the end of an attempt ---------------------------------------------------------------------------------- */
@@ -578,17 +679,33 @@ static void attempt_unlink(struct schedule *schedule, struct attempt *attempt)
     attempt_free(attempt);
 }
 
-static void finish_group(struct schedule *schedule, struct attempt *attempt)
+/* One process has measured all its blocks: the next one, or the group is done. */
+static void finish_pass(struct schedule *schedule, struct attempt *attempt)
 {
     struct group *group = attempt->group;
-    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FINISH);
-    action->group = group->plan->number;
-    action->attempt = attempt->number;
-    group->status = GROUP_DONE;
-    schedule->groups_left--;
-    schedule->groups_done++;
-    schedule->done_ns += group->plan->expected_ns;
+    effort_learn(schedule, attempt);
+    effort_count(schedule, group, -1);
+    group->pass++;
+    group->kept = true;
+    effort_count(schedule, group, 1);
+    schedule->done_ns += effort_pass_ns(group);
+    for (size_t i = 0; i < attempt->member_count; i++)
+        if (attempt->members[i]->number > group->newest)
+            group->newest = attempt->members[i]->number;
+    if (group->pass == group->plan->processes) {
+        store_finish(schedule, group);
+    } else {
+        group->status = GROUP_WAITING;
+        shape_append(schedule, group->plan->number);
+    }
     attempt_unlink(schedule, attempt);
+}
+
+void schedule_close_kept(struct schedule *schedule)
+{
+    for (int64_t i = 0; schedule->groups && i < schedule->plan->group_count; i++)
+        if (schedule->groups[i].kept && schedule->groups[i].status < GROUP_DONE)
+            store_finish(schedule, &schedule->groups[i]);
 }
 
 /* Once nobody works for a void attempt any more: again, or never. */
@@ -640,12 +757,24 @@ static void abort_member(struct schedule *schedule, struct worker *worker, const
     attempt->aborting_count++;
 }
 
+/* What its processes measured before is void too. */
+static void pass_forget(struct schedule *schedule, struct group *group)
+{
+    effort_count(schedule, group, -1);
+    schedule->done_ns -= effort_pass_ns(group) * group->pass;
+    group->pass = 0;
+    group->newest = -1;
+    group->kept = group->admitted = false;
+    effort_count(schedule, group, 1);
+}
+
 void schedule_void(struct schedule *schedule, struct attempt *attempt, const char *why)
 {
     if (attempt->voided)
         return;
     attempt->voided = true;
     schedule->voided++;
+    pass_forget(schedule, attempt->group);
     story_add(attempt->group, attempt->number, why);
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_VOID);
     action->group = attempt->group->plan->number;
@@ -709,8 +838,10 @@ void schedule_member_ready(struct schedule *schedule, struct worker *worker, con
     action->ready = ready;
     worker->state = WORKER_READY;
     worker->lease_until_ns = 0;
-    if (++attempt->ready_count == attempt->member_count)
-        turn_begin(schedule, attempt);
+    if (++attempt->ready_count < attempt->member_count)
+        return;
+    attempt->measured_ns = schedule->now_ns;
+    turn_begin(schedule, attempt);
 }
 
 static void stopped_member_done(struct schedule *schedule, struct attempt *attempt, bool complete)
@@ -718,10 +849,14 @@ static void stopped_member_done(struct schedule *schedule, struct attempt *attem
     attempt->partial |= !complete;
     if (attempt->measuring_count > 0)
         return;
-    if (!attempt->partial && !turn_next(attempt))
-        finish_group(schedule, attempt);
-    else
+    if (attempt->partial || turn_next(attempt)) {
         attempt_unlink(schedule, attempt);
+    } else if (attempt->values) { /* a whole batch: it counts, precise or not */
+        attempt->group->kept = true;
+        attempt_unlink(schedule, attempt);
+    } else {
+        finish_pass(schedule, attempt);
+    }
 }
 
 void schedule_member_done(struct schedule *schedule, struct worker *worker, bool complete, const char *error)
@@ -741,10 +876,10 @@ void schedule_member_done(struct schedule *schedule, struct worker *worker, bool
     }
     if (attempt->measuring_count > 0)
         return;
-    if (turn_next(attempt))
+    if (turn_next(attempt) || effort_goes_on(schedule, attempt))
         turn_begin(schedule, attempt);
     else
-        finish_group(schedule, attempt);
+        finish_pass(schedule, attempt);
 }
 
 /* -- nothing goes on, and the user's stop ------------------------------------------------------------------- */
@@ -765,10 +900,10 @@ void schedule_stuck(struct schedule *schedule)
         struct shape *shape = &schedule->shapes[i];
         while (shape->head >= 0) {
             struct group *group = &schedule->groups[shape->head];
-            scoped_free char *why =
-                memory_format("%s%sno host has the %lld worker%s per runtime that it needs",
-                              group->story ? group->story : "", group->story ? "; then " : "",
-                              (long long)shape->cores, shape->cores == 1 ? "" : "s");
+            scoped_free char *why = memory_format(
+                "%s%sno host has the %lld %sworker%s per runtime that it needs",
+                group->story ? group->story : "", group->story ? "; then " : "", (long long)shape->cores,
+                shape->fresh ? "local " : "", shape->cores == 1 ? "" : "s");
             shape_pop(schedule, shape);
             fail_group(schedule, group, why);
         }

@@ -1,6 +1,7 @@
-/* schedule_internal.h: the structures of the schedule and what its two files ask of each other.
+/* schedule_internal.h: the structures of the schedule and what its files ask of each other.
  *
- * schedule.c: peers, messages, time.  schedule_groups.c: which group goes where, its turns, its end. */
+ * schedule.c: peers, messages, time.  schedule_groups.c: which group goes where, its turns, its end.
+ * schedule_effort.c: whether a group may start and how long it goes on: precision, budget. */
 #ifndef COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
 #define COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
 
@@ -17,6 +18,7 @@ enum worker_state {
     WORKER_MEASURING, /* go sent */
     WORKER_ABORTING,  /* abort sent; its answer is awaited before its host is used again */
     WORKER_WEDGED,    /* its lease ran out: out of the pool until it answers */
+    WORKER_LEAVING,   /* told to end, since its place is renewed: whatever it still says is not heard */
     WORKER_LOST,
 };
 
@@ -62,7 +64,8 @@ struct peer_host {
     char *key;
     struct pool *pools; /* by label */
     struct attempt *attempt;
-    bool queued; /* in the list of hosts to look at */
+    int64_t renewing; /* places whose next worker is awaited: nothing starts here before */
+    bool queued;      /* in the list of hosts to look at */
     struct peer_host *next;
 };
 
@@ -81,7 +84,13 @@ struct group {
     struct slice *slices;
     enum group_status status;
     int64_t attempts;
-    char *story; /* what ended its attempts */
+    int64_t pass;     /* of the attempt: how many processes are done */
+    int64_t newest;   /* highest number of a worker that measured it in this attempt; -1: none */
+    bool kept;        /* something of the attempt is whole: it counts even if no more follows */
+    bool admitted;    /* its time is set aside */
+    int64_t until_ns; /* rounds: auto: when its share of the budget ends */
+    int64_t block_ns; /* one block of all its runtimes, as expected */
+    char *story;      /* what ended its attempts */
     size_t shape;
     int64_t next; /* waiting one of the same shape, or -1 */
 };
@@ -91,10 +100,17 @@ struct shape {
     size_t *labels;
     size_t label_count;
     int64_t cores;
+    bool fresh;         /* several processes: workers must have a place, so that it can be renewed */
     int64_t head, tail; /* -1: empty */
 };
 
-/* One try at a group. */
+/* What rounds: auto decides by: the values of one cell, per fan-out. */
+struct effort_values {
+    double *wall_ns, *cpu_ns;
+    size_t count, room;
+};
+
+/* One try at a group; of a group with several processes, one pass of it. */
 struct attempt {
     struct group *group;
     int64_t number;
@@ -106,6 +122,9 @@ struct attempt {
     bool voided;
     bool partial; /* stopped before its end */
     int64_t go, block;
+    int64_t first_block, batch_end;  /* of the pass; of the batch */
+    int64_t started_ns, measured_ns; /* assigned; first go */
+    struct effort_values *values;    /* by cell of the group; NULL: fixed rounds */
     size_t runtime_turn, cell_turn;
     uint32_t *runtime_order, *cell_order;
     int64_t turns_done; /* runtime turns */
@@ -114,6 +133,8 @@ struct attempt {
 
 struct slot_state {
     struct worker *worker;
+    struct worker *leaving;     /* had the place before; NULL: nobody, or long gone */
+    struct peer_host *renewing; /* waits for the next worker */
     bool over;
 };
 
@@ -143,8 +164,12 @@ struct schedule {
     size_t shape_count;
     struct attempt *attempts; /* under way */
     int64_t groups_left, groups_done, groups_failed, done_ns;
-    int64_t stuck_since_ns; /* nothing runs and nothing can; 0: not so */
-    int64_t workers_lost, voided, refused, malformed, duplicates;
+    int64_t deadline_ns;               /* INT64_MAX: none */
+    int64_t needed_ns, auto_needed_ns; /* least time that unfinished groups need; those with rounds: auto */
+    int64_t committed_ns;              /* of those that were admitted */
+    int64_t fixed_took_ns, fixed_cost_ns; /* passes with fixed rounds: in truth, as expected */
+    int64_t stuck_since_ns;               /* nothing runs and nothing can; 0: not so */
+    int64_t workers_lost, workers_renewed, voided, refused, malformed, duplicates;
 
     struct schedule_action *actions;
     size_t action_count, action_room, action_read;
@@ -158,6 +183,19 @@ void schedule_log(struct schedule *schedule, enum log_level level, const char *f
     __attribute__((format(printf, 3, 4)));
 void schedule_note(struct schedule *schedule, const char *word, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+void schedule_renew(struct schedule *schedule, struct worker *worker);
+
+/* schedule_effort.c */
+int64_t effort_pass_ns(const struct group *group);
+/* Counts what the group still needs in (sign 1) or out (-1): out before its pass or status changes, in afterwards. */
+void effort_count(struct schedule *schedule, const struct group *group, int sign);
+bool effort_admits(struct schedule *schedule, struct group *group);
+void effort_open(const struct schedule *schedule, struct attempt *attempt);
+void effort_close(struct attempt *attempt);
+void effort_take(struct attempt *attempt, const struct wire_result *result);
+bool effort_goes_on(const struct schedule *schedule, struct attempt *attempt); /* moves batch_end */
+void effort_learn(struct schedule *schedule, const struct attempt *attempt);
 
 /* schedule_groups.c */
 void schedule_groups_begin(struct schedule *schedule, const bool *done);
@@ -173,6 +211,7 @@ void schedule_member_gone(struct schedule *schedule, struct worker *worker, cons
 void schedule_void(struct schedule *schedule, struct attempt *attempt, const char *why);
 void schedule_assign(struct schedule *schedule, struct worker *worker);
 void schedule_stop(struct schedule *schedule);
+void schedule_close_kept(struct schedule *schedule); /* stopped: what is whole counts */
 int64_t schedule_attempt_done_ns(const struct attempt *attempt);
 const struct slice *schedule_slice_of(const struct worker *worker);
 void pool_add(struct pool *pool, struct worker *worker);

@@ -239,55 +239,162 @@ static size_t draws_for(size_t n)
     return draws < 1000 ? 1000 : draws;
 }
 
-/* The bounds of estimate, which holds the value already. */
-static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_t seed,
-                               struct stats_estimate *estimate)
+/* The figure of n drawn pairs, whose columns may be reordered; false when it is not defined. */
+static bool figure_of(enum stats_figure of, double *a, double *b, size_t n, double *ret)
 {
-    scoped_free struct unit_span *units = memory_zeroed(n, sizeof *units);
-    size_t unit_count = find_units(pairs, n, units), largest = 0;
-    for (size_t u = 0; u < unit_count; u++)
-        largest = units[u].count > largest ? units[u].count : largest;
-    size_t room = largest * unit_count, draws = draws_for(n), kept = 0;
-    scoped_free double *a = memory_zeroed(room, sizeof *a);
-    scoped_free double *b = memory_zeroed(room, sizeof *b);
-    scoped_free double *ratios = memory_zeroed(draws, sizeof *ratios);
-    struct rng rng = rng_seeded(seed);
-    for (size_t draw = 0; draw < draws; draw++) {
-        size_t used = resample(&rng, pairs, units, unit_count, room, a, b);
-        double below = stats_median_in_place(b, used);
-        if (below > 0)
-            ratios[kept++] = stats_median_in_place(a, used) / below;
+    if (of == STATS_MEDIAN_OF_A) {
+        *ret = stats_median_in_place(a, n);
+        return true;
     }
-    if (kept < draws) {
-        estimate->why = "denominator_reaches_zero";
-        return;
-    }
-    qsort(ratios, kept, sizeof *ratios, compare_doubles);
-    estimate->bounded = true;
-    estimate->ci_lo = fmin(stats_quantile(ratios, kept, (1 - STATS_LEVEL) / 2), estimate->value);
-    estimate->ci_hi = fmax(stats_quantile(ratios, kept, (1 + STATS_LEVEL) / 2), estimate->value);
-    estimate->ci_level = STATS_LEVEL;
-    estimate->ci_method = "bootstrap";
+    double below = stats_median_in_place(b, n);
+    if (!(below > 0))
+        return false;
+    *ret = stats_median_in_place(a, n) / below;
+    return true;
 }
 
-struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size_t n, uint64_t seed)
+/* The figure of the pairs as they are. */
+static bool figure_of_pairs(enum stats_figure of, const struct stats_pair *pairs, size_t n, double *ret)
 {
-    if (n == 0)
-        return stats_unknown("no_pairs");
     scoped_free double *a = memory_zeroed(n, sizeof *a);
     scoped_free double *b = memory_zeroed(n, sizeof *b);
     for (size_t i = 0; i < n; i++) {
         a[i] = pairs[i].a;
         b[i] = pairs[i].b;
     }
-    double below = stats_median_in_place(b, n);
-    if (!(below > 0))
+    return figure_of(of, a, b, n, ret);
+}
+
+/* Figures of draws_for(n) resamples, ascending; free() them.  NULL when one is not defined. */
+static double *bootstrap(enum stats_figure of, const struct stats_pair *pairs, size_t n,
+                         const struct unit_span *units, size_t unit_count, uint64_t seed)
+{
+    size_t largest = 0, draws = draws_for(n), kept = 0;
+    for (size_t u = 0; u < unit_count; u++)
+        largest = units[u].count > largest ? units[u].count : largest;
+    size_t room = largest * unit_count;
+    scoped_free double *a = memory_zeroed(room, sizeof *a);
+    scoped_free double *b = memory_zeroed(room, sizeof *b);
+    double *figures = memory_zeroed(draws, sizeof *figures);
+    struct rng rng = rng_seeded(seed);
+    for (size_t draw = 0; draw < draws; draw++) {
+        size_t used = resample(&rng, pairs, units, unit_count, room, a, b);
+        kept += figure_of(of, a, b, used, &figures[kept]);
+    }
+    if (kept < draws) {
+        free(figures);
+        return NULL;
+    }
+    qsort(figures, kept, sizeof *figures, compare_doubles);
+    return figures;
+}
+
+/* The bounds of estimate, which holds the value already. */
+static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_t seed,
+                               struct stats_estimate *estimate)
+{
+    scoped_free struct unit_span *units = memory_zeroed(n, sizeof *units);
+    size_t unit_count = find_units(pairs, n, units), draws = draws_for(n);
+    scoped_free double *ratios = bootstrap(STATS_RATIO_OF_MEDIANS, pairs, n, units, unit_count, seed);
+    if (!ratios) {
+        estimate->why = "denominator_reaches_zero";
+        return;
+    }
+    estimate->bounded = true;
+    estimate->ci_lo = fmin(stats_quantile(ratios, draws, (1 - STATS_LEVEL) / 2), estimate->value);
+    estimate->ci_hi = fmax(stats_quantile(ratios, draws, (1 + STATS_LEVEL) / 2), estimate->value);
+    estimate->ci_level = STATS_LEVEL;
+    estimate->ci_method = "bootstrap";
+}
+
+struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size_t n, uint64_t seed)
+{
+    double value;
+    if (n == 0)
+        return stats_unknown("no_pairs");
+    if (!figure_of_pairs(STATS_RATIO_OF_MEDIANS, pairs, n, &value))
         return stats_unknown("denominator_not_positive");
-    struct stats_estimate estimate = {.known = true, .value = stats_median_in_place(a, n) / below, .n = (int64_t)n};
+    struct stats_estimate estimate = {.known = true, .value = value, .n = (int64_t)n};
     if (n < 2)
         estimate.why = "one_pair";
     else
         bound_by_bootstrap(pairs, n, seed, &estimate);
+    return estimate;
+}
+
+/* ---- Processes ---- */
+
+/* The middle of all processes there could be lies between least and largest of K with 1 - 2 / 2^K. */
+static void bound_by_range(enum stats_figure of, const struct stats_pair *pairs,
+                           const struct unit_span *units, size_t unit_count, struct stats_estimate *estimate)
+{
+    double own, lo = estimate->value, hi = estimate->value;
+    for (size_t u = 0; u < unit_count; u++) {
+        if (!figure_of_pairs(of, pairs + units[u].first, units[u].count, &own)) {
+            estimate->why = "denominator_reaches_zero";
+            return;
+        }
+        lo = fmin(lo, own);
+        hi = fmax(hi, own);
+    }
+    estimate->bounded = true;
+    estimate->ci_lo = lo;
+    estimate->ci_hi = hi;
+    estimate->ci_level = 1 - 2 * pow(0.5, (double)unit_count);
+    estimate->ci_method = "process_range";
+}
+
+/* How far Student's t of K - 1 degrees reaches from the middle of such draws, whose spread is that of K units with
+ * divisor K. */
+static double reach_of_t(const double *draws, size_t count, size_t unit_count, bool logarithmic)
+{
+    scoped_free double *scaled = memory_zeroed(count, sizeof *scaled);
+    for (size_t i = 0; i < count; i++)
+        scaled[i] = logarithmic ? log(draws[i]) : draws[i];
+    double units = (double)unit_count;
+    return stats_t_critical((1 - STATS_LEVEL) / 2, units - 1) * stats_moments(scaled, count).stddev *
+           sqrt(units / (units - 1));
+}
+
+static void bound_by_processes(enum stats_figure of, const struct stats_pair *pairs, size_t n, uint64_t seed,
+                               struct stats_estimate *estimate)
+{
+    scoped_free struct unit_span *units = memory_zeroed(n, sizeof *units);
+    size_t unit_count = find_units(pairs, n, units), draws = draws_for(n);
+    if (unit_count < 2) {
+        estimate->why = "one_process";
+        return;
+    }
+    if (unit_count < STATS_PROCESSES_LEAST) {
+        bound_by_range(of, pairs, units, unit_count, estimate);
+        return;
+    }
+    scoped_free double *drawn = bootstrap(of, pairs, n, units, unit_count, seed);
+    bool logarithmic = of == STATS_RATIO_OF_MEDIANS;
+    if (!drawn || (logarithmic && !(drawn[0] > 0))) {
+        estimate->why = "denominator_reaches_zero";
+        return;
+    }
+    double reach = reach_of_t(drawn, draws, unit_count, logarithmic), value = estimate->value;
+    estimate->bounded = true;
+    estimate->ci_lo = fmin(stats_quantile(drawn, draws, (1 - STATS_LEVEL) / 2),
+                           logarithmic ? value * exp(-reach) : value - reach);
+    estimate->ci_hi = fmax(stats_quantile(drawn, draws, (1 + STATS_LEVEL) / 2),
+                           logarithmic ? value * exp(reach) : value + reach);
+    estimate->ci_level = STATS_LEVEL;
+    estimate->ci_method = "hierarchical_bootstrap";
+}
+
+struct stats_estimate stats_by_process(enum stats_figure of, const struct stats_pair *pairs, size_t n,
+                                       uint64_t seed)
+{
+    double value;
+    if (n == 0)
+        return stats_unknown(of == STATS_MEDIAN_OF_A ? "no_values" : "no_pairs");
+    if (!figure_of_pairs(of, pairs, n, &value))
+        return stats_unknown("denominator_not_positive");
+    struct stats_estimate estimate = {.known = true, .value = value, .n = (int64_t)n};
+    bound_by_processes(of, pairs, n, seed, &estimate);
     return estimate;
 }
 

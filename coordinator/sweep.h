@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define SWEEP_MAX_CELLS    100000
+#define SWEEP_MAX_BLOCKS   100000 /* of a group, over all its processes */
 #define SWEEP_MAX_RUNTIMES 64
 
 /* One value; which members count depends on the type of its key. */

@@ -79,6 +79,7 @@ struct checker {
     struct sweep *sweep;
     struct sweep_mistakes *mistakes;
     unsigned jobs_seen; /* bits of all jobs in the sweep */
+    bool goes_on;       /* some entry has rounds: auto */
     int64_t cells;
 };
 
@@ -195,6 +196,29 @@ static void check_failures(struct checker *checker, const struct sweep_entry *en
     }
 }
 
+static const struct sweep_value *single_of(const struct sweep_entry *entry, enum sweep_cell_key key)
+{
+    struct sweep_values values = values_of(entry, key);
+    return values.count > 0 ? &values.at[0] : NULL;
+}
+
+static void check_effort(struct checker *checker, const struct sweep_entry *entry,
+                         const struct sweep_map *map)
+{
+    char limit[32];
+    const struct sweep_value *rounds = single_of(entry, SWEEP_ROUNDS);
+    const struct sweep_value *processes = single_of(entry, SWEEP_PROCESSES);
+    bool is_auto = rounds && rounds->word;
+    checker->goes_on |= is_auto;
+    if (map != checker->sweep->top && map->keys[SWEEP_PRECISION].given && rounds && !is_auto)
+        sweep_mistake(checker->mistakes, map->keys[SWEEP_PRECISION].mark,
+                      "'precision' is of no use without rounds: auto");
+    int64_t blocks = rounds && !is_auto ? rounds->integer : 1;
+    if (processes && blocks * processes->integer > SWEEP_MAX_BLOCKS)
+        sweep_mistake(checker->mistakes, processes->mark, "'rounds' x 'processes' is more than %s",
+                      units_format_count(limit, sizeof limit, SWEEP_MAX_BLOCKS));
+}
+
 /* Cells of an entry before anything is expanded; `ladder` counts as one here, plan_make knows better. */
 static int64_t count_cells(const struct sweep_entry *entry)
 {
@@ -258,6 +282,7 @@ static void add_entry(struct checker *checker, const struct sweep_map *map, cons
         check_own_job(checker, &entry, kind);
     check_runtimes(checker, &entry);
     check_failures(checker, &entry);
+    check_effort(checker, &entry, map);
     add_cells(checker, &entry);
     size_t count = sweep->entry_count;
     if ((count & (count - 1)) == 0) /* room doubles at every power of two */
@@ -327,6 +352,14 @@ static void check_labels(struct checker *checker)
     }
 }
 
+/* As a default for all entries it must be of use to one of them. */
+static void check_precision(struct checker *checker)
+{
+    const struct sweep_values *precision = &checker->sweep->top->keys[SWEEP_PRECISION];
+    if (precision->given && !checker->goes_on && !checker->sweep->top->flawed)
+        sweep_mistake(checker->mistakes, precision->mark, "'precision' is of no use without rounds: auto");
+}
+
 int sweep_check(struct sweep *sweep, struct sweep_mistakes *mistakes)
 {
     size_t before = mistakes->count;
@@ -339,5 +372,6 @@ int sweep_check(struct sweep *sweep, struct sweep_mistakes *mistakes)
     if (!matrix->given || matrix->count > 0)
         check_fit(&checker, sweep->top, checker.jobs_seen, "any job of the sweep");
     check_labels(&checker);
+    check_precision(&checker);
     return mistakes->count > before ? -1 : 0;
 }

@@ -30,7 +30,7 @@ static const struct sweep_word runtime_words[] = {
 static const struct sweep_word core_words[] = {{.name = "all"}, {.name = "ladder"}, {.name = NULL}};
 static const struct sweep_word expect_core_words[] = {{.name = "all"}, {.name = NULL}};
 static const struct sweep_word client_words[] = {{.name = "ladder", .later = true}, {.name = NULL}};
-static const struct sweep_word round_words[] = {{.name = "auto", .later = true}, {.name = NULL}};
+static const struct sweep_word round_words[] = {{.name = "auto"}, {.name = NULL}};
 static const struct sweep_word phase_words[] = {{.name = "together"}, {.name = "staggered"}, {.name = NULL}};
 static const struct sweep_word wait_words[] = {{.name = "timerfd"}, {.name = "uv_timer"}, {.name = NULL}};
 static const struct sweep_word gc_words[] = {
@@ -311,32 +311,35 @@ static const struct sweep_key top_keys[] = {
                      .most = 65536,
                      .words = core_words},
     [SWEEP_ROUNDS] = {.name = "rounds",
-                      .help = "timed values per cell and worker: blocks",
+                      .help =
+                          "timed values per cell, worker and process: blocks; auto goes on until 'precision'",
                       .type = SWEEP_TYPE_COUNT,
                       .jobs = SWEEP_JOB_ALL,
                       .fallback = "9",
+                      .wants = "a whole number or 'auto'",
                       .least = 1,
                       .most = 100000,
                       .words = round_words},
-    [SWEEP_PRECISION] = {.name = "precision",
-                         .help = "width of the interval that rounds: auto goes on to",
-                         .type = SWEEP_TYPE_FRACTION,
-                         .later = true,
-                         .jobs = SWEEP_JOB_ALL},
+    [SWEEP_PRECISION] =
+        {.name = "precision",
+         .help = "of rounds: auto: largest half-width of a p50 interval, over the p50; 2% when left out",
+         .type = SWEEP_TYPE_FRACTION,
+         .jobs = SWEEP_JOB_ALL},
     [SWEEP_WARMUP] = {.name = "warmup",
                       .help = "rounds thrown away before, at least",
                       .type = SWEEP_TYPE_COUNT,
                       .jobs = SWEEP_JOB_ALL,
                       .fallback = "2",
                       .most = 100000},
-    [SWEEP_PROCESSES] = {.name = "processes",
-                         .help = "fresh worker processes per cell",
-                         .type = SWEEP_TYPE_COUNT,
-                         .only = "1",
-                         .jobs = SWEEP_JOB_ALL,
-                         .fallback = "1",
-                         .least = 1,
-                         .most = 1000},
+    [SWEEP_PROCESSES] =
+        {.name = "processes",
+         .help = "fresh worker processes per cell, each measures all its rounds: n = rounds x cores x "
+                 "processes; above 1 the process is the unit of intervals",
+         .type = SWEEP_TYPE_COUNT,
+         .jobs = SWEEP_JOB_ALL,
+         .fallback = "1",
+         .least = 1,
+         .most = 1000},
     [SWEEP_NAME] = {.name = "name", .help = "name of the sweep and of its runs", .type = SWEEP_TYPE_NAME},
     [SWEEP_SEED] = {.name = "seed",
                     .help = "of every order and draw",

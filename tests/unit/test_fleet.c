@@ -1,5 +1,6 @@
 /* The schedule in virtual time: made-up workers that obey, fall silent, die, lie and come back. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "coordinator/plan.h"
@@ -18,7 +19,7 @@
 #define MAX_PEERS  64
 #define MAX_CELLS  64
 #define MAX_SENT   8192
-#define MAX_BLOCKS 32
+#define MAX_BLOCKS 1024
 
 /* ---- made-up workers and a store, around a real schedule ---- */
 
@@ -60,8 +61,12 @@ struct sim {
     int64_t stored_group, stored_attempt, stored_go, stored_part; /* the last result */
     char story[700];
     int64_t killed_slot;
+    int64_t renewing[MAX_PEERS]; /* places whose next process has not been started */
+    int renewing_count;
+    int64_t block_ns;      /* what a block takes, beside the ms of every answer */
+    int64_t jitter;        /* largest deviation of a round's wall from 1 ms, ns */
     bool quiet_while_busy; /* peers that are added from now on */
-    int logs;
+    int logs, warnings;
     char log[700];
 };
 
@@ -79,7 +84,8 @@ static struct plan *plan_of(const char *text, int64_t workers)
     return plan;
 }
 
-static void sim_open(struct sim *sim, const char *sweep, int64_t workers, size_t slots)
+static void sim_open_with(struct sim *sim, const char *sweep, int64_t workers, size_t slots,
+                          int64_t budget_ns)
 {
     const char *labels[8];
     memset(sim, 0, sizeof *sim);
@@ -96,7 +102,13 @@ static void sim_open(struct sim *sim, const char *sweep, int64_t workers, size_t
                                                            .heartbeat_ns = NS_PER_S,
                                                            .rejoin_ns = 10 * NS_PER_S,
                                                            .slot_count = slots,
+                                                           .budget_ns = budget_ns,
                                                            .seed = 1});
+}
+
+static void sim_open(struct sim *sim, const char *sweep, int64_t workers, size_t slots)
+{
+    sim_open_with(sim, sweep, workers, slots, 0);
 }
 
 static void sim_close(struct sim *sim)
@@ -171,6 +183,8 @@ static void take_send(struct sim *sim, const struct schedule_action *action)
         (void)snprintf(sent.reason, sizeof sent.reason, "%s", message->reject.reason);
     if (sent.type == WIRE_GO)
         sim->peers[sent.peer].measuring = true;
+    if (sent.type == WIRE_BYE && sent.peer >= 0)
+        sim->peers[sent.peer].lost = true;
     assert_true(sim->sent_count < MAX_SENT);
     sim->sent[sim->sent_count++] = sent;
 }
@@ -225,7 +239,12 @@ static void take_action(struct sim *sim, const struct schedule_action *action)
     case SCHEDULE_KILL:
         sim->killed_slot = action->slot;
         break;
+    case SCHEDULE_RENEW:
+        assert_true(sim->renewing_count < MAX_PEERS);
+        sim->renewing[sim->renewing_count++] = action->slot;
+        break;
     case SCHEDULE_LOG:
+        sim->warnings += action->level == LOG_WARNING;
         sim->logs++;
         (void)snprintf(sim->log, sizeof sim->log, "%s", action->text);
         break;
@@ -346,6 +365,9 @@ static void result(struct sim *sim, int peer, const struct sent *go, int64_t par
         rounds[i - from].cell = go->cell == WIRE_NULL ? slice->cells[i % width] : go->cell;
         rounds[i - from].block = go->first_block + (int64_t)(i / width);
         rounds[i - from].position = (int64_t)(i % width);
+        rounds[i - from].fanouts = 1;
+        rounds[i - from].wall_ns = NS_PER_MS + rounds[i - from].block * 37 % 101 * sim->jitter / 101;
+        rounds[i - from].cpu_ns = 1000;
     }
     struct wire_message message = {.type = WIRE_RESULT};
     message.result = (struct wire_result){.group = go->group,
@@ -374,7 +396,7 @@ static void answer(struct sim *sim, const struct sent *sent)
         peer->measuring = false;
     if (peer->lost || peer->manner == SILENT)
         return;
-    sim->now_ns += NS_PER_MS;
+    sim->now_ns += NS_PER_MS + (sent->type == WIRE_GO ? sent->blocks * sim->block_ns : 0);
     if (sent->type == WIRE_ASSIGN)
         ready(sim, sent->peer, NULL);
     else if (sent->type == WIRE_GO)
@@ -390,6 +412,27 @@ static void settle(struct sim *sim, size_t most)
         struct sent sent = sim->sent[sim->answered++];
         if (sent.peer >= 0)
             answer(sim, &sent);
+    }
+}
+
+/* The next process of every place that is renewed. */
+static void renew(struct sim *sim)
+{
+    while (sim->renewing_count > 0) {
+        int64_t slot = sim->renewing[--sim->renewing_count];
+        int before = sim->peer_count - 1;
+        while (sim->peers[before].slot != slot)
+            before--;
+        add_peer(sim, sim->peers[before].label, sim->peers[before].host, sim->peers[before].boot_id, slot);
+    }
+}
+
+static void settle_and_renew(struct sim *sim)
+{
+    settle(sim, 10000);
+    while (sim->renewing_count > 0) {
+        renew(sim);
+        settle(sim, 10000);
     }
 }
 
@@ -428,7 +471,7 @@ static void check_complete(const struct sim *sim)
     for (int64_t c = 0; c < sim->plan->cell_count; c++) {
         const struct plan_cell *cell = &sim->plan->cells[c];
         for (int64_t b = 0; b < MAX_BLOCKS; b++)
-            assert_int_equal(sim->stored[c][b], b < cell->rounds ? cell->cores : 0);
+            assert_int_equal(sim->stored[c][b], b < cell->rounds * cell->processes ? cell->cores : 0);
     }
 }
 
@@ -1059,6 +1102,296 @@ static void test_random_mishaps_lose_nothing(void **state)
     }
 }
 
+/* ---- fresh processes ---- */
+
+#define THREE_TIMES                                                                                          \
+    "rounds: 4\nprocesses: 3\nmatrix:\n- {job: sleep, fanout: [1, 2], delay: 1ms}\n"                         \
+    "- {job: sleep, fanout: 3, delay: 1ms, cores: 2}\n"
+
+static void check_passes(const struct sim *sim)
+{
+    int64_t last_pass = 0;
+    uint64_t peers[3] = {0};
+    for (size_t i = 0; i < sim->sent_count; i++) {
+        const struct sent *sent = &sim->sent[i];
+        if (sent->type != WIRE_GO)
+            continue;
+        int64_t pass = sent->first_block / 4;
+        uint64_t peer = 1ull << sent->peer;
+        assert_true(pass >= last_pass); /* every group has one pass before any has its next */
+        last_pass = pass;
+        peers[sent->group] |= peer;
+    }
+    for (int group = 0; group < 3; group++)
+        assert_int_equal(__builtin_popcountll(peers[group]), 3 * sim->plan->groups[group].cores);
+}
+
+static void test_processes_are_fresh_in_every_pass(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, THREE_TIMES, 2, 2);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    begin(&sim);
+    settle_and_renew(&sim);
+    check_complete(&sim);
+    check_passes(&sim);
+    assert_int_equal(sim.peer_count, 3 * 2); /* a place is renewed once per pass, not once per group */
+    assert_int_equal(progress_of(&sim).workers_renewed, 4);
+    assert_int_equal(progress_of(&sim).workers_lost, 0);
+    assert_int_equal(progress_of(&sim).voided, 0);
+    assert_int_equal(progress_of(&sim).done_ns, progress_of(&sim).expected_ns - 2 * 400 * NS_PER_MS);
+    assert_int_equal(sim.warnings, 0);
+    for (size_t i = 0; i < sim.sent_count; i++)
+        if (sim.sent[i].type == WIRE_ASSIGN)
+            assert_int_equal(sim.sent[i].blocks, 12);
+    sim_close(&sim);
+}
+
+static void test_nothing_starts_on_a_host_whose_place_is_renewed(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, THREE_TIMES, 2, 2);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(sim.renewing_count, 1);
+    size_t assigned = count_sent(&sim, WIRE_ASSIGN, -1);
+    int leaving = (int)sim.renewing[0];
+    assert_int_equal(last_sent(&sim, WIRE_BYE)->peer, leaving);
+    heartbeat(&sim, leaving, "idle"); /* was on its way; no longer heard, and no reason to complain */
+    sim.peers[leaving].manner = SILENT;
+    pass(&sim, 20 * NS_PER_S);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, -1), assigned);
+    assert_int_equal(count_sent(&sim, WIRE_REJECT, -1), 0);
+    assert_int_equal(sim.warnings, 0);
+    settle_and_renew(&sim);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_loss_in_a_later_pass_voids_the_earlier_ones(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, "rounds: 4\nprocesses: 3\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n", 1, 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 10000);
+    renew(&sim);
+    settle(&sim, 2); /* welcome, assign: it measures */
+    lose_slot(&sim, 1, false);
+    assert_int_equal(sim.voided, 1);
+    sim.answered = sim.sent_count;
+    add_peer(&sim, "libuv", "a", "here", 0);
+    settle_and_renew(&sim);
+    check_complete(&sim);
+    assert_int_equal(last_sent(&sim, WIRE_GO)->attempt, 2);
+    assert_int_equal(progress_of(&sim).workers_lost, 1);
+    sim_close(&sim);
+}
+
+static void test_place_that_cannot_be_renewed(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, "rounds: 4\nprocesses: 2\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n", 1, 1);
+    int peer = add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle(&sim, 10000);
+    lose_slot(&sim, peer, true); /* the next process came to nothing */
+    pass(&sim, 20 * NS_PER_S);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_failed, 1);
+    assert_non_null(strstr(sim.story, "no host has the 1 local worker"));
+    sim_close(&sim);
+}
+
+static void test_only_places_serve_several_processes(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, THREE_TIMES, 2, 2);
+    int by_hand = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    begin(&sim);
+    settle_and_renew(&sim);
+    assert_int_equal(count_sent(&sim, WIRE_ASSIGN, by_hand), 0);
+    check_complete(&sim);
+    sim_close(&sim);
+}
+
+static void test_stop_keeps_whole_passes(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, THREE_TIMES, 2, 2);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    add_peer(&sim, "libuv", "a", "here", 1);
+    begin(&sim);
+    settle(&sim, 10000); /* all have one pass */
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    for (int64_t c = 0; c < sim.plan->cell_count; c++)
+        for (int64_t b = 0; b < 12; b++)
+            assert_int_equal(sim.stored[c][b], b < 4 ? sim.plan->cells[c].cores : 0);
+    sim_close(&sim);
+}
+
+/* ---- rounds: auto ---- */
+
+#define GOES_ON "rounds: auto\nprecision: 2%\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n"
+
+static int64_t blocks_stored(const struct sim *sim, int64_t cell)
+{
+    int64_t blocks = 0;
+    while (blocks < MAX_BLOCKS && sim->stored[cell][blocks] > 0)
+        blocks++;
+    return blocks;
+}
+
+static void test_auto_stops_when_precise(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GOES_ON, 1, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(count_sent(&sim, WIRE_GO, 0), 1); /* all values are the same: the first look is enough */
+    assert_int_equal(blocks_stored(&sim, 0), 10);
+    sim_close(&sim);
+}
+
+static void test_auto_goes_on_in_batches(void **state)
+{
+    struct sim sim;
+    int64_t blocks = 0;
+    (void)state;
+    sim_open(&sim, GOES_ON, 1, 0);
+    sim.jitter = NS_PER_MS / 3;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    for (size_t i = 0; i < sim.sent_count; i++) {
+        const struct sent *go = &sim.sent[i];
+        if (go->type != WIRE_GO)
+            continue;
+        assert_int_equal(go->first_block, blocks);
+        assert_true(blocks == 0 ? go->blocks == 10 : go->blocks >= blocks / 4 && go->blocks <= blocks);
+        blocks += go->blocks;
+    }
+    assert_true(blocks > 10 && blocks < 1000);
+    assert_int_equal(blocks_stored(&sim, 0), blocks);
+    assert_int_equal(sim.finished[0], 1);
+    sim_close(&sim);
+}
+
+static void test_auto_has_an_end(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim,
+             "rounds: auto\nprecision: 0.01%\nruntimes: [libuv, {kind: libuv, label: other}]\n"
+             "matrix: [{job: noop, fanout: 2, arms: gather}]\n",
+             1, 0);
+    sim.jitter = NS_PER_MS;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "other", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 20000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(blocks_stored(&sim, 0), 1000);
+    assert_int_equal(sim.finished[0], 1);
+    sim_close(&sim);
+}
+
+static void test_stop_keeps_whole_batches(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, GOES_ON, 1, 0);
+    sim.jitter = NS_PER_MS / 3;
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 3); /* welcome, assign, the first go */
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    heartbeat(&sim, peer, "idle");
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(blocks_stored(&sim, 0), 10);
+    sim_close(&sim);
+}
+
+/* ---- budgets ---- */
+
+static void test_budget_leaves_out_what_does_not_fit(void **state)
+{
+    struct sim sim;
+    (void)state;
+    /* expected and true: 10 blocks of 1 s, and two warm-ups that this worker does not need */
+    sim_open_with(&sim, "rounds: 10\nmatrix: [{job: sleep, arms: gather, fanout: [1, 2, 3, 4], delay: 1s}]\n",
+                  1, 0, 25 * NS_PER_S);
+    sim.block_ns = NS_PER_S;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_done, 2);
+    assert_int_equal(progress_of(&sim).groups_failed, 2);
+    assert_true(sim.finished[0] && sim.finished[1]);
+    assert_non_null(strstr(sim.story, "left out, the budget of 25s does not reach for it"));
+    assert_int_equal(sim.warnings, 2);
+    sim_close(&sim);
+}
+
+static void test_budget_ends_after_whole_passes(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open_with(&sim,
+                  "rounds: 10\nprocesses: 3\nmatrix: [{job: sleep, arms: gather, fanout: 1, delay: 1s}]\n", 1,
+                  1, 40 * NS_PER_S);
+    sim.block_ns = 2 * NS_PER_S; /* twice of what was expected */
+    add_peer(&sim, "libuv", "a", "here", 0);
+    begin(&sim);
+    settle_and_renew(&sim);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(blocks_stored(&sim, 0), 20);
+    assert_int_equal(sim.finished[0], 1);
+    assert_non_null(strstr(sim.log, "ends after 2 of 3 processes"));
+    sim_close(&sim);
+}
+
+/* Two groups that are never precise get their shares of the time, and no more. */
+static void test_budget_is_shared_by_expected_cost(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open_with(&sim,
+                  "rounds: auto\nprecision: 0.01%\n"
+                  "matrix: [{job: sleep, arms: gather, fanout: [1, 2], delay: 100ms}]\n",
+                  1, 0, 60 * NS_PER_S);
+    sim.block_ns = 100 * NS_PER_MS;
+    sim.jitter = NS_PER_MS;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    int64_t start_ns = sim.now_ns;
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_done, 2);
+    int64_t first = blocks_stored(&sim, sim.plan->groups[0].cells[0]);
+    int64_t second = blocks_stored(&sim, sim.plan->groups[1].cells[0]);
+    assert_in_range(first, 280, 300);
+    assert_in_range(second, 290, 310);
+    assert_in_range(sim.now_ns - start_ns, 58 * NS_PER_S, 60 * NS_PER_S);
+    sim_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1090,6 +1423,19 @@ int main(void)
         cmocka_unit_test(test_stop_lets_go_of_what_runs),
         cmocka_unit_test(test_stop_keeps_a_group_that_was_just_done),
         cmocka_unit_test(test_random_mishaps_lose_nothing),
+        cmocka_unit_test(test_processes_are_fresh_in_every_pass),
+        cmocka_unit_test(test_nothing_starts_on_a_host_whose_place_is_renewed),
+        cmocka_unit_test(test_loss_in_a_later_pass_voids_the_earlier_ones),
+        cmocka_unit_test(test_place_that_cannot_be_renewed),
+        cmocka_unit_test(test_only_places_serve_several_processes),
+        cmocka_unit_test(test_stop_keeps_whole_passes),
+        cmocka_unit_test(test_auto_stops_when_precise),
+        cmocka_unit_test(test_auto_goes_on_in_batches),
+        cmocka_unit_test(test_auto_has_an_end),
+        cmocka_unit_test(test_stop_keeps_whole_batches),
+        cmocka_unit_test(test_budget_leaves_out_what_does_not_fit),
+        cmocka_unit_test(test_budget_ends_after_whole_passes),
+        cmocka_unit_test(test_budget_is_shared_by_expected_cost),
     };
     return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
 }

@@ -142,6 +142,56 @@ static void test_a_registered_worker_may_die_more_often(void **state)
     launch_free(launch);
 }
 
+static void wait_for_none(struct launch *launch, int64_t now_ns)
+{
+    for (int i = 0; i < 2000 && launch_running(launch) > 0; i++) {
+        launch_reap(launch, now_ns);
+        (void)poll(NULL, 0, 5);
+    }
+    assert_int_equal(launch_running(launch), 0);
+}
+
+static void test_renewal_is_neither_a_failure_nor_a_restart(void **state)
+{
+    scoped_free char *worker = script(*state, "exit 0");
+    struct launch *launch = launch_of(worker);
+    struct launch_event event;
+    int64_t now_ns = NS_PER_S;
+    for (int i = 0; i < 2 * LAUNCH_MAX_EARLY; i++) { /* never registered, and yet not given up */
+        start_due(launch, now_ns);
+        launch_renew(launch, 0, now_ns);
+        wait_for_none(launch, now_ns);
+        assert_false(launch_next_event(launch, &event));
+        assert_int_equal(launch_next_due_ns(launch), now_ns); /* at once */
+    }
+    launch_renew(launch, 0, now_ns); /* nothing runs: nothing to renew */
+    start_due(launch, now_ns);
+    event = next_event(launch, now_ns);
+    assert_string_equal(event.text, "its process ended with exit status 0");
+    free(event.text);
+    launch_free(launch);
+}
+
+static void test_who_does_not_leave_is_killed(void **state)
+{
+    scoped_free char *worker = script(*state, "exec sleep 100");
+    struct launch *launch = launch_of(worker);
+    struct launch_event event;
+    int64_t now_ns = NS_PER_S;
+    start_due(launch, now_ns);
+    launch_renew(launch, 0, now_ns);
+    assert_int_equal(launch_next_due_ns(launch), now_ns + LAUNCH_LEAVE_NS);
+    start_due(launch, now_ns + LAUNCH_LEAVE_NS - 1);
+    launch_reap(launch, now_ns);
+    assert_int_equal(launch_running(launch), 1);
+    now_ns += LAUNCH_LEAVE_NS;
+    start_due(launch, now_ns);
+    wait_for_none(launch, now_ns);
+    assert_false(launch_next_event(launch, &event));
+    assert_int_equal(launch_next_due_ns(launch), now_ns);
+    launch_free(launch);
+}
+
 static void test_programs_that_are_not_there(void **state)
 {
     (void)state;
@@ -394,6 +444,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restarts_back_off_and_end, enter_scratch, leave_scratch),
         cmocka_unit_test_setup_teardown(test_a_registered_worker_may_die_more_often, enter_scratch,
                                         leave_scratch),
+        cmocka_unit_test_setup_teardown(test_renewal_is_neither_a_failure_nor_a_restart, enter_scratch,
+                                        leave_scratch),
+        cmocka_unit_test_setup_teardown(test_who_does_not_leave_is_killed, enter_scratch, leave_scratch),
         cmocka_unit_test(test_programs_that_are_not_there),
         cmocka_unit_test_setup_teardown(test_a_program_that_cannot_be_executed, enter_scratch, leave_scratch),
         cmocka_unit_test_setup_teardown(test_workers_end_with_a_killed_launcher, enter_scratch,

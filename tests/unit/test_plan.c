@@ -262,6 +262,34 @@ static void test_expected_times(void **state)
     plan_free(plan);
 }
 
+static void test_effort(void **state)
+{
+    (void)state;
+    struct plan *plan =
+        plan_of("precision: 5%\nmatrix:\n"
+                "- {job: sleep, fanout: 2, delay: 10ms, arms: gather, rounds: auto, warmup: 0}\n"
+                "- {job: sleep, fanout: 3, delay: 10ms, rounds: auto, processes: 1000}\n"
+                "- {job: sleep, fanout: 4, delay: 10ms, arms: gather, rounds: 7, processes: 3, warmup: 1}\n",
+                1);
+    const struct plan_group *group = plan->groups;
+    assert_int_equal(group[0].blocks, 1000);
+    assert_int_equal(group[0].processes, 1);
+    assert_float_equal(group[0].precision, 0.05, 1e-12);
+    assert_int_equal(plan_expected_blocks(&group[0]), 10);
+    int64_t block_ns =
+        plan->cells[group[0].cells[0]].expected_ns + plan->cells[group[0].cells[1]].expected_ns;
+    assert_int_equal(group[0].expected_ns, 10 * block_ns); /* the least */
+    assert_int_equal(group[1].blocks,
+                     100); /* x 1,000 processes: the blocks of a group stay within the protocol */
+    assert_float_equal(group[2].precision, 0, 0);
+    block_ns = plan->cells[group[2].cells[0]].expected_ns + plan->cells[group[2].cells[1]].expected_ns;
+    assert_int_equal(group[2].expected_ns, 3 * (7 + 1) * block_ns);
+    plan_free(plan);
+    plan = plan_of("rounds: auto\nmatrix: [{job: sleep, fanout: 2, delay: 10ms}]\n", 1);
+    assert_float_equal(plan->groups[0].precision, 0.02, 1e-12);
+    plan_free(plan);
+}
+
 #define NOOP "job: noop\nfanout: 2\n"
 
 static void test_refusals(void **state)
@@ -276,6 +304,11 @@ static void test_refusals(void **state)
         "a.yaml:5:3: no cell matches this threshold");
     check_refused("matrix:\n- {job: noop, fanout: [2, 4]}\n- {job: noop, fanout: [3, 4], rounds: 5}\n", 1,
                   "a.yaml:3:3: 'rounds' is 5 here and 9 at line 2 for the same 'noop/n=4/cores=1'");
+    check_refused("matrix:\n- {job: noop, fanout: 4}\n- {job: noop, fanout: 4, rounds: auto}\n", 1,
+                  "a.yaml:3:3: 'rounds' is auto here and 9 at line 2 for the same 'noop/n=4/cores=1'");
+    check_refused(
+        "rounds: auto\nmatrix:\n- {job: noop, fanout: 4}\n- {job: noop, fanout: 4, precision: 5%}\n", 1,
+        "a.yaml:4:3: 'precision' is 0.05 here and left out at line 3 for the same 'noop/n=4/cores=1'");
 
     /* 14 steps of a ladder make too many of what were few cells */
     char *whole = NULL;
@@ -355,17 +388,43 @@ static void check_width(const char *text)
         assert_true(strcspn(line, "\n") <= 100);
 }
 
+static int print_text(const struct plan *plan, FILE *out)
+{
+    return plan_print_text(plan, 0, out);
+}
+
+static int print_json(const struct plan *plan, FILE *out)
+{
+    return plan_print_json(plan, 0, out);
+}
+
+static int print_text_in_5_s(const struct plan *plan, FILE *out)
+{
+    return plan_print_text(plan, 5000000000, out);
+}
+
+static int print_json_in_5_s(const struct plan *plan, FILE *out)
+{
+    return plan_print_json(plan, 5000000000, out);
+}
+
 static void test_printed_forms(void **state)
 {
     (void)state;
     scoped_free char *mixed_path = memory_format("%s/plan/mixed.yaml", COREFAN_GOLDEN);
     scoped_free char *mixed = file_text(mixed_path);
     struct plan *plan = plan_of(sweep_lab_text, 2);
-    check_golden(plan, "lab.txt", plan_print_text);
+    check_golden(plan, "lab.txt", print_text);
     plan_free(plan);
     plan = plan_of(mixed, 3);
-    check_golden(plan, "mixed.txt", plan_print_text);
-    check_golden(plan, "mixed.json", plan_print_json);
+    check_golden(plan, "mixed.txt", print_text);
+    check_golden(plan, "mixed.json", print_json);
+    plan_free(plan);
+    scoped_free char *effort_path = memory_format("%s/plan/effort.yaml", COREFAN_GOLDEN);
+    scoped_free char *effort = file_text(effort_path);
+    plan = plan_of(effort, 2);
+    check_golden(plan, "effort.txt", print_text_in_5_s);
+    check_golden(plan, "effort.json", print_json_in_5_s);
     plan_free(plan);
     scoped_free char *lab_text_path = memory_format("%s/plan/lab.txt", COREFAN_GOLDEN);
     scoped_free char *mixed_text_path = memory_format("%s/plan/mixed.txt", COREFAN_GOLDEN);
@@ -382,9 +441,9 @@ static void test_a_stream_that_fails_is_told(void **state)
     FILE *full = fopen("/dev/full", "we");
     assert_non_null(full);
     (void)setvbuf(full, NULL, _IONBF, 0);
-    assert_int_equal(plan_print_text(plan, full), -1);
+    assert_int_equal(plan_print_text(plan, 0, full), -1);
     clearerr(full);
-    assert_int_equal(plan_print_json(plan, full), -1);
+    assert_int_equal(plan_print_json(plan, 0, full), -1);
     (void)fclose(full);
     plan_free(plan);
 }
@@ -400,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_runtimes),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_expected_times),
+        cmocka_unit_test(test_effort),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_thresholds_choose_cells),
         cmocka_unit_test(test_printed_forms),

@@ -169,6 +169,92 @@ static void differences_keep_their_sign(void **state)
     assert_close(below.ci_hi, 6, 0);
 }
 
+/* Values of K processes, R each: a level of its own for each process, noise within. */
+static struct stats_pair *processes(struct rng *rng, int count, int rounds, double between, double within)
+{
+    struct stats_pair *pairs = memory_zeroed((size_t)(count * rounds), sizeof *pairs);
+    for (int k = 0; k < count; k++) {
+        double level = 100;
+        for (int i = 0; i < 12; i++) /* Irwin-Hall: a normal deviate with deviation 1 */
+            level += between * (rng_unit(rng) - 0.5);
+        for (int i = 0; i < rounds; i++)
+            pairs[k * rounds + i] = (struct stats_pair){k, level + within * (rng_unit(rng) - 0.5), 50};
+    }
+    return pairs;
+}
+
+static void few_processes_say_their_level(void **state)
+{
+    (void)state;
+    static const struct {
+        int count;
+        double level;
+    } cases[] = {{2, 0.5}, {3, 0.75}, {4, 0.875}, {5, 0.9375}};
+    struct rng rng = rng_seeded(3);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scoped_free struct stats_pair *pairs = processes(&rng, cases[i].count, 9, 1, 0);
+        struct stats_estimate p50 = stats_by_process(STATS_MEDIAN_OF_A, pairs, (size_t)cases[i].count * 9, 1);
+        double lo = INFINITY, hi = -INFINITY;
+        for (int k = 0; k < cases[i].count; k++) {
+            lo = fmin(lo, pairs[k * 9].a);
+            hi = fmax(hi, pairs[k * 9].a);
+        }
+        assert_string_equal(p50.ci_method, "process_range");
+        assert_close(p50.ci_level, cases[i].level, 1e-12);
+        assert_close(p50.ci_lo, lo, 0);
+        assert_close(p50.ci_hi, hi, 0);
+        struct stats_estimate ratio =
+            stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, (size_t)cases[i].count * 9, 1);
+        assert_close(ratio.ci_lo, lo / 50, 1e-12);
+        assert_close(ratio.value, p50.value / 50, 1e-12);
+    }
+    scoped_free struct stats_pair *one = processes(&rng, 1, 9, 1, 1);
+    struct stats_estimate alone = stats_by_process(STATS_MEDIAN_OF_A, one, 9, 1);
+    assert_true(alone.known && !alone.bounded);
+    assert_string_equal(alone.why, "one_process");
+}
+
+/* The level of a process is what counts: more rounds in each make nothing surer. */
+static void processes_cover_what_they_say(void **state)
+{
+    (void)state;
+    static const int counts[] = {6, 20};
+    struct rng rng = rng_seeded(11);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        int covered = 0, ratios_covered = 0;
+        const int trials = 100;
+        for (int trial = 0; trial < trials; trial++) {
+            size_t n = (size_t)counts[i] * 5;
+            scoped_free struct stats_pair *pairs = processes(&rng, counts[i], 5, 1, 0.5);
+            struct stats_estimate p50 = stats_by_process(STATS_MEDIAN_OF_A, pairs, n, (uint64_t)trial);
+            assert_string_equal(p50.ci_method, "hierarchical_bootstrap");
+            covered += p50.ci_lo <= 100 && p50.ci_hi >= 100;
+            struct stats_estimate ratio = stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, n, (uint64_t)trial);
+            ratios_covered += ratio.ci_lo <= 2 && ratio.ci_hi >= 2;
+        }
+        /* 95, less three deviations */
+        assert_in_range(covered, 88, trials);
+        assert_in_range(ratios_covered, 88, trials);
+    }
+}
+
+static void processes_without_ground_are_unknown(void **state)
+{
+    (void)state;
+    struct stats_pair pairs[12];
+    for (int i = 0; i < 12; i++)
+        pairs[i] = (struct stats_pair){i / 2, 1, i < 2 ? 1 : 0};
+    assert_string_equal(stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, 12, 1).why,
+                        "denominator_not_positive");
+    assert_string_equal(stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, 0, 1).why, "no_pairs");
+    assert_string_equal(stats_by_process(STATS_MEDIAN_OF_A, pairs, 0, 1).why, "no_values");
+    for (int i = 2; i < 12; i++)
+        pairs[i].b = i < 4 ? 0 : 1; /* one process of six has none */
+    struct stats_estimate ratio = stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, 12, 1);
+    assert_true(ratio.known && !ratio.bounded);
+    assert_string_equal(ratio.why, "denominator_reaches_zero");
+}
+
 static void trends(void **state)
 {
     (void)state;
@@ -233,6 +319,9 @@ int main(void)
         cmocka_unit_test(a_bootstrap_resamples_workers_first),
         cmocka_unit_test(ratios_without_ground_are_unknown),
         cmocka_unit_test(differences_keep_their_sign),
+        cmocka_unit_test(few_processes_say_their_level),
+        cmocka_unit_test(processes_cover_what_they_say),
+        cmocka_unit_test(processes_without_ground_are_unknown),
         cmocka_unit_test(trends),
         cmocka_unit_test(holm_adjusts_the_whole_family),
         cmocka_unit_test(a_line_is_fitted),

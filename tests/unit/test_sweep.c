@@ -163,7 +163,7 @@ static void test_values(void **state)
          "a.yaml:3:14: 'delay' is 'nan': not a duration (write it like 5ms)"},
         {NOOP "rounds: 0\n", "a.yaml:3:9: 'rounds' must be 1 to 100,000, not '0'"},
         {NOOP "rounds: 100001\n", "a.yaml:3:9: 'rounds' must be 1 to 100,000, not '100001'"},
-        {NOOP "rounds: [1, 2]\n", "a.yaml:3:9: 'rounds' must be a whole number, not a list"},
+        {NOOP "rounds: [1, 2]\n", "a.yaml:3:9: 'rounds' must be a whole number or 'auto', not a list"},
         {NOOP "warmup: -1\n", "a.yaml:3:9: 'warmup' must be 0 to 100,000, not '-1'"},
         {NOOP "seed: x\n", "a.yaml:3:7: 'seed' must be a whole number, not 'x'"},
         {NOOP "cores: 0\n", "a.yaml:3:8: 'cores' must be 1 to 65,536, not '0'"},
@@ -207,9 +207,6 @@ static void test_what_later_versions_will_know(void **state)
         {NOOP "phase: staggered\n", "a.yaml:3:8: 'phase' cannot be 'staggered' yet, only 'together'"},
         {NOOP "rate: 1000/s\n", "a.yaml:3:1: 'rate' is not supported yet"},
         {NOOP "duration: 2s\n", "a.yaml:3:1: 'duration' is not supported yet"},
-        {NOOP "precision: 2%\n", "a.yaml:3:1: 'precision' is not supported yet"},
-        {NOOP "rounds: auto\n", "a.yaml:3:9: 'rounds' cannot be 'auto' yet, only a whole number"},
-        {NOOP "processes: 3\n", "a.yaml:3:12: 'processes' cannot be '3' yet, only '1'"},
     };
     CHECK_BAD(table);
 }
@@ -271,6 +268,30 @@ static void test_keys_that_go_together(void **state)
     CHECK_BAD(table);
 }
 
+static void test_effort(void **state)
+{
+    (void)state;
+    static const struct bad table[] = {
+        {NOOP "precision: 2%\n", "a.yaml:3:1: 'precision' is of no use without rounds: auto"},
+        {"rounds: auto\nmatrix:\n- {job: noop, fanout: 2}\n- {job: noop, fanout: 3, rounds: 5, precision: "
+         "2%}\n",
+         "a.yaml:4:37: 'precision' is of no use without rounds: auto"},
+        {NOOP "rounds: auto\nprecision: 120%\n",
+         "a.yaml:4:12: 'precision' must be above 0 and at most 1, not '120%'"},
+        {NOOP "rounds: auto\nprecision: 0\n",
+         "a.yaml:4:12: 'precision' must be above 0 and at most 1, not '0'"},
+        {NOOP "rounds: autos\n", "a.yaml:3:9: 'rounds' must be a whole number or 'auto', not 'autos'"},
+        {NOOP "processes: 1001\n", "a.yaml:3:12: 'processes' must be 1 to 1,000, not '1001'"},
+        {NOOP "processes: auto\n", "a.yaml:3:12: 'processes' must be a whole number, not 'auto'"},
+        {NOOP "rounds: 101\nprocesses: 1000\n", "a.yaml:4:12: 'rounds' x 'processes' is more than 100,000"},
+    };
+    CHECK_BAD(table);
+    sweep_free(
+        good("precision: 2%\nmatrix:\n- {job: noop, fanout: 2}\n- {job: noop, fanout: 3, rounds: auto}\n"));
+    sweep_free(good(NOOP "rounds: 100\nprocesses: 1000\n"));
+    sweep_free(good(NOOP "rounds: auto\n"));
+}
+
 static void test_all_mistakes_in_the_order_of_the_file(void **state)
 {
     (void)state;
@@ -279,7 +300,7 @@ static void test_all_mistakes_in_the_order_of_the_file(void **state)
          "a.yaml:2:1: unknown key 'fanouts', did you mean 'fanout'?\n"
          "a.yaml:4:26: 'fanout' must be 1 to 1,000,000, not '0'\n"
          "a.yaml:4:36: 'delay' is '5': missing unit (ns, us, ms, s, m, h)\n"
-         "a.yaml:5:9: 'rounds' must be a whole number, not 'none'"},
+         "a.yaml:5:9: 'rounds' must be a whole number or 'auto', not 'none'"},
     };
     CHECK_BAD(table);
 }
@@ -579,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_what_later_versions_will_know),
         cmocka_unit_test(test_keys_that_go_together),
+        cmocka_unit_test(test_effort),
         cmocka_unit_test(test_all_mistakes_in_the_order_of_the_file),
         cmocka_unit_test(test_size_is_computed_before_expanding),
         cmocka_unit_test(test_limits_of_text),
