@@ -38,7 +38,8 @@ static const char *read_decimal(const char *text, struct decimal *ret)
     struct decimal d = {.scale = 1};
     const char *p = text;
     for (; *p >= '0' && *p <= '9'; p++) {
-        if (__builtin_mul_overflow(d.whole, 10, &d.whole) || __builtin_add_overflow(d.whole, *p - '0', &d.whole))
+        if (__builtin_mul_overflow(d.whole, 10, &d.whole) ||
+            __builtin_add_overflow(d.whole, *p - '0', &d.whole))
             return NULL;
     }
     if (p == text)

@@ -188,12 +188,24 @@ static void note_in_run(const struct summary_cell *cell, struct summary *summary
         summary->flagged_by[flag] += cell->flagged_by[flag];
 }
 
+static void keep_values(const struct cell_rounds *rounds, struct summary_cell *cell)
+{
+    cell->values = memory_zeroed(rounds->count, sizeof *cell->values);
+    cell->value_count = rounds->count;
+    for (size_t i = 0; i < rounds->count; i++) {
+        const struct round_value *from = &rounds->values[i];
+        cell->values[i] =
+            (struct summary_round){from->worker, from->block, from->wall_ns, from->cpu_ns, from->flags == 0};
+    }
+}
+
 static void add_cell(const struct cell_context *context, struct summary *summary, struct summary_group *group)
 {
     size_t index = summary->cell_count++;
     struct summary_cell *cell = &summary->cells[index];
     summary_fill_cell(context, cell);
     summary_judge_cell(context, cell);
+    keep_values(context->own, cell);
     note_in_group(cell, group);
     note_in_run(cell, summary);
     group->cells[group->cell_count++] = index;
@@ -290,6 +302,29 @@ static void count_runtimes(struct summary *summary)
     }
 }
 
+/* ---- runtimes against each other ---- */
+
+static struct summary_figure over(const struct stats_estimate *a, const struct stats_estimate *b)
+{
+    if (!a->known || !b->known || b->value <= 0)
+        return no_figure("no_value");
+    return figure(a->value / b->value);
+}
+
+static void compare_runtimes(struct summary *summary, const struct summary_group *group)
+{
+    for (size_t i = 0; i < group->cell_count; i++) {
+        struct summary_cell *cell = &summary->cells[group->cells[i]];
+        size_t first = 0;
+        while (strcmp(summary->cells[group->cells[first]].arm, cell->arm) != 0)
+            first++;
+        const struct summary_cell *against = &summary->cells[group->cells[first]];
+        cell->first_of_arm = first == i;
+        cell->wall_over_first_x = over(&cell->wall_ns.p50, &against->wall_ns.p50);
+        cell->cpu_over_first_x = over(&cell->cpu_ns.p50, &against->cpu_ns.p50);
+    }
+}
+
 /* ---- the whole ---- */
 
 int summary_build(struct store *store, struct summary **ret, struct error *err)
@@ -305,6 +340,9 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
     count_runtimes(summary);
     summary_fill_efficiency(summary);
     summary_find(summary);
+    for (size_t i = 0; i < summary->group_count; i++)
+        compare_runtimes(summary, &summary->groups[i]);
+    summary_fill_lab(summary);
     *ret = summary;
     return 0;
 }
@@ -333,11 +371,16 @@ void summary_free(struct summary *summary)
     for (size_t i = 0; i < summary->cell_count; i++) {
         free(summary->cells[i].verdict_reason);
         free(summary->cells[i].workers);
+        free(summary->cells[i].values);
     }
     for (size_t i = 0; i < summary->condition_count; i++) {
         free(summary->conditions[i].text);
         free(summary->conditions[i].metric);
     }
+    for (size_t i = 0; i < summary->lab_verdict_count; i++)
+        free(summary->lab_verdicts[i].reason);
+    free(summary->lab_verdicts);
+    free(summary->lab);
     free(summary->conditions);
     free(summary->thresholds);
     free(summary->workers);

@@ -77,6 +77,13 @@ struct summary_distribution {
     struct summary_figure p90, p99; /* p99 only where its interval can exist: n >= STATS_P99_MIN_N */
 };
 
+/* A round that is a number, per fan-out. */
+struct summary_round {
+    int64_t worker, block;
+    double wall_ns, cpu_ns;
+    bool clean; /* without a flag */
+};
+
 struct summary_cell_worker {
     int64_t worker, n;
     double wall_p50_ns, cpu_p50_ns, throughput_per_s;
@@ -119,8 +126,15 @@ struct summary_cell {
     /* when stalls: how late those woke that did not, against the start of the fan-out (SPEC.md, round) */
     struct summary_figure stall_overshoot_p50_ns;
 
+    struct summary_figure wall_over_first_x,
+        cpu_over_first_x; /* p50s over those of the same arm of its group on the
+                                                                  run's first runtime that has it */
+    bool first_of_arm;    /* it is that one itself */
+
     struct summary_cell_worker *workers;
     size_t worker_count;
+    struct summary_round *values; /* every round that is a number, by worker, then block */
+    size_t value_count;
 };
 
 struct summary_group {
@@ -191,6 +205,23 @@ struct summary_threshold {
     const char *why; /* when undecided */
 };
 
+/* A published figure of the lab (summary_lab.c) beside a cell that measures the same. */
+struct summary_lab_row {
+    size_t cell;
+    const char *experiment, *metric; /* "wall_ns", "cpu_ns" or "speedup_x" */
+    const char *published;           /* as it was published: "38.15x", "478 ns +- 16" */
+    double published_lo, published_hi;
+    double measured;
+    double ratio_x; /* measured / the middle of what was published */
+};
+
+/* Does an experiment come out on this runtime as it did when it was published? */
+struct summary_lab_verdict {
+    const char *experiment, *runtime;
+    bool reproduces;
+    char *reason; /* what was compared, or what differs */
+};
+
 struct summary {
     const char *status; /* complete, incomplete, interrupted */
     char *run_id, *name, *seed, *started_at, *finished_at, *sweep_sha256,
@@ -212,6 +243,10 @@ struct summary {
     size_t conditions_failed;         /* some cell fails */
     size_t conditions_undecided;      /* none fails, but not every cell passes */
     struct summary_figure elapsed_ns; /* of the run, on a clock that does not step */
+
+    struct summary_lab_row *lab;
+    struct summary_lab_verdict *lab_verdicts;
+    size_t lab_count, lab_verdict_count;
 
     int64_t *measured_cpus; /* ascending, on the first host */
     size_t measured_cpu_count;
@@ -237,13 +272,6 @@ enum error_kind summary_exit_kind(const struct summary *summary);
 /* The figure that a threshold calls by this name ("wall_ns", "wall_ns.max", "speedup_x"); false for no such name.
  * over_ideal_x has the interval of p50 wall; what never has one is not bounded and says no why. */
 bool summary_find_metric(const struct summary_cell *cell, const char *name, struct stats_estimate *ret);
-
-/* A round that is a number, per fan-out. */
-struct summary_round {
-    int64_t worker, block;
-    double wall_ns, cpu_ns;
-    bool clean; /* without a flag */
-};
 
 /* The rounds behind a cell of the summary (cell->number), by worker, then block.  free() *ret. */
 int summary_load_rounds(struct store *store, const struct summary *summary, int64_t cell_number,

@@ -331,6 +331,34 @@ static json_t *run_object(const struct summary *summary)
     return object;
 }
 
+static json_t *lab_object(const struct summary *summary, size_t index)
+{
+    const struct summary_lab_row *row = &summary->lab[index];
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    json_t *object = json_object();
+    put_text(object, "experiment", row->experiment, "not_stored");
+    put_text(object, "cell", cell->id, "not_stored");
+    put_text(object, "runtime", cell->runtime, "not_stored");
+    put_text(object, "metric", row->metric, "not_stored");
+    put_text(object, "published", row->published, "not_stored");
+    put_bound(object, "published_lo", true, row->published_lo);
+    put_bound(object, "published_hi", true, row->published_hi);
+    put_bound(object, "measured", true, row->measured);
+    put_bound(object, "ratio_x", true, row->ratio_x);
+    return object;
+}
+
+static json_t *lab_verdict_object(const struct summary *summary, size_t index)
+{
+    const struct summary_lab_verdict *verdict = &summary->lab_verdicts[index];
+    json_t *object = json_object();
+    put_text(object, "experiment", verdict->experiment, "not_stored");
+    put_text(object, "runtime", verdict->runtime, "not_stored");
+    (void)json_object_set_new(object, "reproduces", json_boolean(verdict->reproduces));
+    put_text(object, "reason", verdict->reason, "not_stored");
+    return object;
+}
+
 /* ---- the stream: an entry of a list is one line, so that a large run needs no large tree ---- */
 
 static void dump(json_t *value, FILE *out)
@@ -376,6 +404,10 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
     (void)fputs(",\n", out);
     dump_list("thresholds", summary, summary->threshold_count, threshold_object, out);
+    (void)fputs(",\n", out);
+    dump_list("lab", summary, summary->lab_count, lab_object, out);
+    (void)fputs(",\n", out);
+    dump_list("lab_verdicts", summary, summary->lab_verdict_count, lab_verdict_object, out);
     (void)fputs("\n}\n", out);
     return ferror(out) ? -1 : 0;
 }

@@ -32,5 +32,6 @@ int report_csv(const struct summary *summary,
                FILE *out); /* a row per cell; RFC 4180 but for line ends, which are \n */
 /* JUnit XML: a case per cell; failure: a threshold failed; skipped: one is undecided; error: invalid or incomplete */
 int report_junit(const struct summary *summary, FILE *out);
+int report_pyperf(const struct summary *summary, FILE *out); /* format 1.0, for pyperf's own commands */
 
 #endif

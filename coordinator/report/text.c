@@ -40,7 +40,7 @@ static const char *count(char *buf, const struct summary_figure *figure)
     double whole = round(figure->value);
     if (!figure->known)
         return unknown(buf);
-    if (fabs(figure->value - whole) < 0.005 && fabs(whole) < 1e15)
+    if ((fabs(figure->value - whole) < 0.005 || fabs(whole) >= 1000) && fabs(whole) < 1e15)
         return units_format_count(buf, FIGURE_BYTES, (int64_t)whole);
     (void)snprintf(buf, FIGURE_BYTES, "%.2f", figure->value);
     return buf;
@@ -517,7 +517,7 @@ static void print_scaling(FILE *out, const struct summary *summary)
     char efficiency[FIGURE_BYTES], skew[FIGURE_BYTES], overlap[FIGURE_BYTES], rate[FIGURE_BYTES];
     if (summary->scaling_count == 0)
         return;
-    (void)fprintf(out, "\nSeveral cores against one\n%-52s%6s%12s%12s%10s%8s\n", "", "cores", "per s",
+    (void)fprintf(out, "\nSeveral cores against one\n%-48s%6s%16s%12s%10s%8s\n", "", "cores", "per s",
                   "efficiency", "skew", "overlap");
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_scaling *row = &summary->scaling[i];
@@ -525,12 +525,85 @@ static void print_scaling(FILE *out, const struct summary *summary)
         struct line line = {.length = 0}, label = {.length = 0};
         line_add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
                  summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
-        line_add(&line, "%-52.52s%6lld%12s%12s%10s%8s", label.text, (long long)cell->cores,
+        line_add(&line, "%-48.48s%6lld%16s%12s%10s%8s", label.text, (long long)cell->cores,
                  count(rate, &cell->throughput_per_s),
                  ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
                  duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
                  ratio(overlap, row->overlap_x.known, row->overlap_x.value));
         (void)fprintf(out, "%s\n", line.text);
+    }
+}
+
+/* ---- runtimes side by side ---- */
+
+static void print_against(FILE *out, const struct summary_cell *cell)
+{
+    char wall[FIGURE_BYTES], cpu[FIGURE_BYTES], wall_x[FIGURE_BYTES], cpu_x[FIGURE_BYTES];
+    const struct summary_figure *wall_over = &cell->wall_over_first_x, *cpu_over = &cell->cpu_over_first_x;
+    struct line line = {.length = 0};
+    line_add(&line, "%-24.24s %-24.24s%12s%10s%14s%10s", cell->first_of_arm ? cell->arm : "", cell->runtime,
+             duration(wall, cell->wall_ns.p50.known, cell->wall_ns.p50.value),
+             ratio(wall_x, wall_over->known, wall_over->value),
+             duration(cpu, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value),
+             ratio(cpu_x, cpu_over->known, cpu_over->value));
+    (void)fprintf(out, "%s\n", line.text);
+}
+
+static void print_side_by_side(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    struct line line = {.length = 0};
+    line_add(&line, "%s: runtimes side by side, each arm against its first runtime", group->title);
+    (void)fputc('\n', out);
+    line_print(&line, out);
+    (void)fprintf(out, "%-24s %-24s%12s%10s%14s%10s\n", "arm", "runtime", "p50 wall", "x", "CPU", "x");
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *first = &summary->cells[group->cells[i]];
+        for (size_t j = i; j < group->cell_count && first->first_of_arm; j++)
+            if (strcmp(summary->cells[group->cells[j]].arm, first->arm) == 0)
+                print_against(out, &summary->cells[group->cells[j]]);
+    }
+}
+
+static void print_runtimes(FILE *out, const struct summary *summary)
+{
+    for (size_t i = 0; i < summary->group_count && summary->runtime_count > 1; i++)
+        if (summary->groups[i].cell_count > 1)
+            print_side_by_side(out, summary, &summary->groups[i]);
+}
+
+/* ---- the lab ---- */
+
+static void print_lab_row(FILE *out, const struct summary *summary, const struct summary_lab_row *row)
+{
+    char measured[FIGURE_BYTES], against[FIGURE_BYTES];
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    struct line line = {.length = 0}, label = {.length = 0};
+    bool is_ratio = strcmp(row->metric, "speedup_x") == 0;
+    bool is_cpu = strcmp(row->metric, "cpu_ns") == 0;
+    line_add(&label, "%s, %s", cell->arm, summary->groups[cell->group].title);
+    line_add(&line, "%-36.36s%-16.16s%-8s%16s%12s%8s", label.text, cell->runtime,
+             is_ratio ? "speedup"
+             : is_cpu ? "CPU"
+                      : "wall",
+             row->published,
+             is_ratio ? ratio(measured, true, row->measured) : duration(measured, true, row->measured),
+             ratio(against, true, row->ratio_x));
+    (void)fprintf(out, "%s\n", line.text);
+}
+
+static void print_lab(FILE *out, const struct summary *summary)
+{
+    if (summary->lab_count > 0 && summary->lab_verdict_count > 0)
+        (void)fprintf(out, "\nThe published lab and this run\n%-36s%-16s%-8s%16s%12s%8s\n", "", "runtime", "",
+                      "published", "here", "ratio");
+    for (size_t i = 0; i < summary->lab_count && summary->lab_verdict_count > 0; i++)
+        print_lab_row(out, summary, &summary->lab[i]);
+    for (size_t i = 0; i < summary->lab_verdict_count; i++) {
+        const struct summary_lab_verdict *verdict = &summary->lab_verdicts[i];
+        struct line line = {.length = 0};
+        line_add(&line, "experiment %s: on %s it %s: %s.", verdict->experiment, verdict->runtime,
+                 verdict->reproduces ? "reproduces" : "does not reproduce", verdict->reason);
+        line_print(&line, out);
     }
 }
 
@@ -661,7 +734,9 @@ int report_text(const struct summary *summary, FILE *out)
     print_disturbance(out, summary);
     for (size_t i = 0; i < summary->group_count; i++)
         print_group(out, summary, &summary->groups[i]);
+    print_runtimes(out, summary);
     print_scaling(out, summary);
+    print_lab(out, summary);
     print_thresholds(out, summary);
     print_identity(out, summary);
     print_outcome(out, summary);
