@@ -9,9 +9,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-void *memory_zeroed(size_t count, size_t size);             /* free() it */
-void *memory_resized(void *old, size_t count, size_t size); /* realloc; new bytes are not set */
-char *memory_text(const char *text);                        /* strdup; NULL stays NULL */
+#define never_null __attribute__((returns_nonnull))
+
+never_null void *memory_zeroed(size_t count, size_t size);             /* free() it */
+never_null void *memory_resized(void *old, size_t count, size_t size); /* realloc; new bytes are not set */
+char *memory_text(const char *text);                                   /* strdup; NULL stays NULL */
 char *memory_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 static inline void memory_free_pointer(void *where)

@@ -26,7 +26,7 @@ static bool port_is_fine(const char *port)
     size_t digits = 0;
     if (strcmp(port, "*") == 0)
         return true;
-    for (; isdigit((unsigned char)port[digits]) && digits < 6; digits++)
+    for (; digits < 6 && isdigit((unsigned char)port[digits]); digits++)
         number = number * 10 + (port[digits] - '0');
     return digits > 0 && port[digits] == '\0' && number <= 65535;
 }

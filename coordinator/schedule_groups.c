@@ -106,11 +106,9 @@ static void slices_make(struct schedule *schedule, struct group *group)
     for (int64_t i = 0; i < plan->cell_count; i++) {
         const struct plan_cell *cell = &schedule->plan->cells[plan->cells[i]];
         size_t label = label_index(schedule, cell->runtime);
-        struct slice *slice = used ? &group->slices[used - 1] : NULL;
-        if (!slice || slice->label != label) {
-            slice = &group->slices[used++];
-            *slice = (struct slice){.label = label, .cells = &plan->cells[i]};
-        }
+        if (used == 0 || group->slices[used - 1].label != label)
+            group->slices[used++] = (struct slice){.label = label, .cells = &plan->cells[i]};
+        struct slice *slice = &group->slices[used - 1];
         schedule->cell_position[plan->cells[i]] = slice->cell_count++;
         slice->block_ns += cell->expected_ns;
         group->block_ns += cell->expected_ns;
