@@ -501,7 +501,7 @@ static void set_effort(struct plan_group *group, const struct sweep_entry *entry
     const struct sweep_values *precision = entry->keys[SWEEP_PRECISION];
     group->blocks = single(entry, SWEEP_ROUNDS);
     group->processes = single(entry, SWEEP_PROCESSES);
-    if (!entry->keys[SWEEP_ROUNDS]->at[0].word)
+    if (!entry->keys[SWEEP_ROUNDS]->at[0].word || group->processes < 1)
         return;
     int64_t most = SWEEP_MAX_BLOCKS / group->processes;
     group->blocks = most < PRECISION_MOST_BLOCKS ? most : PRECISION_MOST_BLOCKS;

@@ -362,6 +362,14 @@ static int print_report(const struct summary *summary, const char *format, FILE 
     return 0;
 }
 
+static void tell_imprecise(const struct summary *summary)
+{
+    if (summary->imprecise > 0)
+        log_line(LOG_WARNING,
+                 "%zu of %zu groups did not reach their precision: about %.3g s more of measuring is missing",
+                 summary->imprecise, summary->precision_count, summary->missing_ns / (double)NS_PER_S);
+}
+
 static int conclude(struct run *run, FILE *out, struct error *err)
 {
     struct summary *summary;
@@ -371,6 +379,7 @@ static int conclude(struct run *run, FILE *out, struct error *err)
         summary_build(run->store, &summary, err) < 0)
         return -1;
     int code = error_exit_code(summary_exit_kind(summary));
+    tell_imprecise(summary);
     if (write_reports(summary, run->dir, err) < 0 ||
         print_report(summary, run->options->format, out, err) < 0)
         code = -1;

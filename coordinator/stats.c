@@ -232,10 +232,10 @@ static size_t resample(struct rng *rng, const struct stats_pair *pairs, const st
     return used;
 }
 
-static size_t draws_for(size_t n)
+static size_t draws_for(enum stats_figure of, size_t n)
 {
-    const size_t budget = (size_t)STATS_DRAWS * 20000;
-    size_t draws = n * STATS_DRAWS <= budget ? STATS_DRAWS : budget / n;
+    const size_t most = of == STATS_MEDIAN_OF_A ? STATS_MEDIAN_DRAWS : STATS_DRAWS, budget = most * 20000;
+    size_t draws = n * most <= budget ? most : budget / n;
     return draws < 1000 ? 1000 : draws;
 }
 
@@ -265,11 +265,11 @@ static bool figure_of_pairs(enum stats_figure of, const struct stats_pair *pairs
     return figure_of(of, a, b, n, ret);
 }
 
-/* Figures of draws_for(n) resamples, ascending; free() them.  NULL when one is not defined. */
+/* Figures of draws_for(of, n) resamples, ascending; free() them.  NULL when one is not defined. */
 static double *bootstrap(enum stats_figure of, const struct stats_pair *pairs, size_t n,
                          const struct unit_span *units, size_t unit_count, uint64_t seed)
 {
-    size_t largest = 0, draws = draws_for(n), kept = 0;
+    size_t largest = 0, draws = draws_for(of, n), kept = 0;
     for (size_t u = 0; u < unit_count; u++)
         largest = units[u].count > largest ? units[u].count : largest;
     size_t room = largest * unit_count;
@@ -294,7 +294,7 @@ static void bound_by_bootstrap(const struct stats_pair *pairs, size_t n, uint64_
                                struct stats_estimate *estimate)
 {
     scoped_free struct unit_span *units = memory_zeroed(n, sizeof *units);
-    size_t unit_count = find_units(pairs, n, units), draws = draws_for(n);
+    size_t unit_count = find_units(pairs, n, units), draws = draws_for(STATS_RATIO_OF_MEDIANS, n);
     scoped_free double *ratios = bootstrap(STATS_RATIO_OF_MEDIANS, pairs, n, units, unit_count, seed);
     if (!ratios) {
         estimate->why = "denominator_reaches_zero";
@@ -328,7 +328,7 @@ struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size
 static void bound_by_range(enum stats_figure of, const struct stats_pair *pairs,
                            const struct unit_span *units, size_t unit_count, struct stats_estimate *estimate)
 {
-    double own, lo = estimate->value, hi = estimate->value;
+    double own, lo = estimate->value, hi = lo;
     for (size_t u = 0; u < unit_count; u++) {
         if (!figure_of_pairs(of, pairs + units[u].first, units[u].count, &own)) {
             estimate->why = "denominator_reaches_zero";
@@ -360,7 +360,7 @@ static void bound_by_processes(enum stats_figure of, const struct stats_pair *pa
                                struct stats_estimate *estimate)
 {
     scoped_free struct unit_span *units = memory_zeroed(n, sizeof *units);
-    size_t unit_count = find_units(pairs, n, units), draws = draws_for(n);
+    size_t unit_count = find_units(pairs, n, units), draws = draws_for(of, n);
     if (unit_count < 2) {
         estimate->why = "one_process";
         return;

@@ -87,7 +87,8 @@ struct stats_estimate stats_bootstrap_ratio(const struct stats_pair *pairs, size
 
 /* ---- Processes that were started afresh: they are the unit, not their values ---- */
 
-#define STATS_PROCESSES_LEAST 6 /* fewer cannot have an interval at STATS_LEVEL */
+#define STATS_PROCESSES_LEAST 6    /* fewer cannot have an interval at STATS_LEVEL */
+#define STATS_MEDIAN_DRAWS    2000 /* of a median; STATS_DRAWS of a ratio */
 
 enum stats_figure { STATS_MEDIAN_OF_A, STATS_RATIO_OF_MEDIANS /* median(a) / median(b) */ };
 

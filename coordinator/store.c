@@ -26,7 +26,7 @@ static const char schema_sql[] =
     "  spin_gap_max_ns INTEGER, busy_heartbeats INTEGER NOT NULL);"
     "CREATE TABLE groups("
     "  number INTEGER PRIMARY KEY, title TEXT NOT NULL, cores INTEGER NOT NULL, blocks INTEGER NOT NULL,"
-    "  processes INTEGER NOT NULL, seed TEXT NOT NULL, expected_ns INTEGER,"
+    "  processes INTEGER NOT NULL, precision REAL, seed TEXT NOT NULL, expected_ns INTEGER,"
     "  state TEXT NOT NULL DEFAULT 'planned' CHECK (state IN ('planned', 'done', 'failed')),"
     "  attempt INTEGER, reason TEXT);"
     "CREATE TABLE attempts("
@@ -95,8 +95,8 @@ _Static_assert(STATEMENT_COUNT <= STORE_STATEMENTS, "room for every statement");
 static const char *const statement_sql[STATEMENT_COUNT] = {
     [PUT_FACT] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
     [GET_FACT] = "SELECT value FROM meta WHERE key = ?1",
-    [PUT_GROUP] = "INSERT INTO groups(number, title, cores, blocks, processes, seed, expected_ns)"
-                  " VALUES(?, ?, ?, ?, ?, ?, ?)",
+    [PUT_GROUP] = "INSERT INTO groups(number, title, cores, blocks, processes, precision, seed, "
+                  "expected_ns) VALUES(?, ?, ?, ?, ?, nullif(?, 0), ?, ?)",
     [PUT_CELL] =
         "INSERT INTO cells(number, group_number, id, runtime, cores, rounds, processes, harness,"
         " expected_ns, arm, job, fanout, delay_ns, wait, clients, phase, rate_per_s, duration_ns, warmup,"
@@ -553,6 +553,7 @@ static int put_group(struct store *store, const struct plan_group *group, struct
     bind_integer(stmt, &index, group->cores);
     bind_integer(stmt, &index, group->blocks);
     bind_integer(stmt, &index, group->processes);
+    bind_real(stmt, &index, group->precision);
     bind_text(stmt, &index, seed);
     bind_integer(stmt, &index, group->expected_ns);
     return perform(store, stmt, err);

@@ -49,7 +49,8 @@ int store_put_ready(struct store *store, int64_t worker, const struct wire_ready
 int store_put_result(struct store *store, int64_t worker, const struct wire_result *result, bool *ret_new,
                      struct error *err);
 
-/* The group's rounds of this attempt count: state done.  Rounds of other attempts stay, marked void. */
+/* The group's rounds of this attempt count: state done, which says nothing of how many there are (an interrupted run and
+ * one with a budget may end a group early).  Rounds of other attempts stay, marked void. */
 int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err);
 
 /* The attempt is void; its rounds stay in the file but count for nothing.  Not even when finished later. */
@@ -79,7 +80,9 @@ struct store_group {
     int64_t attempt;  /* the one that counts, when done */
     int64_t attempts; /* begun */
     char *reason;     /* of a failure or of the last void attempt; NULL without either */
-    int64_t cores, blocks, processes;
+    int64_t cores, processes;
+    int64_t blocks;   /* of each process, which number them from its own multiple on; rounds: auto: the most */
+    double precision; /* that rounds: auto goes on to; 0: fixed rounds */
     uint64_t seed;
 };
 

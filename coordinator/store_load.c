@@ -185,6 +185,7 @@ static void take_group(struct query *query, void *into)
     group->cores = take_integer(query);
     group->blocks = take_integer(query);
     group->processes = take_integer(query);
+    group->precision = take_real(query); /* NULL reads as 0 */
     const char *seed = peek_text(query);
     group->seed = seed ? strtoull(seed, NULL, 10) : 0;
 }
@@ -275,7 +276,7 @@ static void take_round(struct query *query, void *into)
 static const char groups_sql[] =
     "SELECT number, title, state, attempt, (SELECT count(*) FROM attempts WHERE group_number = number),"
     " coalesce(reason, (SELECT reason FROM attempts WHERE group_number = number AND state = 'void'"
-    " ORDER BY attempt DESC LIMIT 1)), cores, blocks, processes, seed FROM groups ORDER BY number";
+    " ORDER BY attempt DESC LIMIT 1)), cores, blocks, processes, precision, seed FROM groups ORDER BY number";
 
 static const char cells_sql[] =
     "SELECT number, group_number, id, runtime, cores, rounds, processes, harness, arm, job, fanout, "

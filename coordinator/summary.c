@@ -70,6 +70,10 @@ static int load_elapsed(struct store *store, struct summary *summary, struct err
     scoped_free char *stored = NULL;
     if (store_get_fact(store, "elapsed_ns", &stored, err) < 0)
         return -1;
+    scoped_free char *budget = NULL;
+    if (store_get_fact(store, "budget_ns", &budget, err) < 0)
+        return -1;
+    summary->budget_ns = budget ? figure((double)strtoll(budget, NULL, 10)) : no_figure("no_budget");
     summary->elapsed_ns = stored ? figure((double)strtoll(stored, NULL, 10)) : no_figure("not_stored");
     return 0;
 }
@@ -244,6 +248,7 @@ static int fill_group(struct store *store, const struct store_group *from, struc
                                     .complete = true,
                                     .attempts = from->attempts,
                                     .rounds = from->blocks,
+                                    .processes = from->processes,
                                     .cells = memory_zeroed(of.count + 1, sizeof *group->cells)};
     for (size_t i = 0; result == 0 && i < count; i++) {
         const char *runtime = cells[i].plan->runtime;
@@ -256,6 +261,8 @@ static int fill_group(struct store *store, const struct store_group *from, struc
         if (!cells[i].plan->harness)
             add_cell(&context, summary, group);
     }
+    if (result == 0)
+        summary_fill_precision(summary, from, cells, count);
     for (size_t i = 0; i < count; i++)
         cell_rounds_release(&cells[i]);
     return result;
@@ -383,6 +390,7 @@ void summary_free(struct summary *summary)
     free(summary->lab);
     free(summary->conditions);
     free(summary->thresholds);
+    free(summary->precisions);
     free(summary->workers);
     free(summary->groups);
     free(summary->cells);

@@ -145,10 +145,24 @@ struct summary_group {
     bool fails, stalls;
     bool complete, measured; /* every cell has all its rounds; some cell has some */
     int64_t attempts;
-    int64_t rounds;  /* planned, per worker */
+    int64_t rounds; /* planned, per worker and process; rounds: auto: of the process that has most */
+    int64_t processes;
     double ci_level; /* of its medians; 0 when they differ or there are none */
     size_t *cells;   /* indexes into summary->cells */
     size_t cell_count;
+};
+
+/* What became of rounds: auto in one group. */
+struct summary_precision {
+    size_t group;                     /* index */
+    double target_x;                  /* half-width of a p50 interval over the p50 */
+    struct summary_figure achieved_x; /* the widest of its cells, wall or CPU */
+    bool reached;
+    size_t cell;                     /* index of the one with the widest interval */
+    bool is_cpu;                     /* which is that of CPU */
+    int64_t rounds, processes, most; /* per process; measured ones; the most rounds that there can be */
+    struct summary_figure
+        missing_ns; /* of measuring, as intervals shrink with the root of n; 0 when reached */
 };
 
 /* One line per cell that ran on several cores, against the same cell on one. */
@@ -240,6 +254,11 @@ struct summary {
     struct summary_condition *conditions;
     struct summary_threshold *thresholds; /* by condition, then cell */
     size_t condition_count, threshold_count;
+    struct summary_precision *precisions;
+    size_t precision_count, imprecise; /* groups with rounds: auto; those that did not reach it */
+    double missing_ns;                 /* sum of those that are known */
+    struct summary_figure budget_ns;
+
     size_t conditions_failed;         /* some cell fails */
     size_t conditions_undecided;      /* none fails, but not every cell passes */
     struct summary_figure elapsed_ns; /* of the run, on a clock that does not step */

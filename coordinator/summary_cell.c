@@ -118,33 +118,24 @@ size_t rounds_of_worker(const struct cell_rounds *rounds, size_t first)
 
 /* ---- distributions ---- */
 
-static struct stats_estimate clean_median(const struct cell_rounds *rounds, round_column *of)
+static struct stats_estimate clean_median(const struct cell_context *context, round_column *of,
+                                          const struct summary_cell *cell)
 {
-    scoped_free double *clean = memory_zeroed(rounds->count + 1, sizeof *clean);
-    size_t count = 0;
-    for (size_t i = 0; i < rounds->count; i++)
-        if (!rounds->values[i].flags)
-            clean[count++] = of(&rounds->values[i]);
-    return count ? stats_median(clean, count) : stats_unknown("every_round_flagged");
+    if (cell->rounds_flagged == (int64_t)context->own->count)
+        return stats_unknown("every_round_flagged");
+    return summary_median(context, of, true, cell->worker_count);
 }
 
-static void name_pooled(struct stats_estimate *estimate, size_t worker_count)
+static void fill_distribution(const struct cell_context *context, round_column *of,
+                              const struct summary_cell *cell, struct summary_distribution *ret)
 {
-    if (estimate->bounded && worker_count > 1)
-        estimate->ci_method = "order_statistic_pooled";
-}
-
-static void fill_distribution(const struct cell_rounds *rounds, round_column *of, size_t worker_count,
-                              struct summary_distribution *ret)
-{
+    const struct cell_rounds *rounds = context->own;
     size_t n = rounds->count;
     scoped_free double *values = rounds_gather(rounds->values, n, of);
     scoped_free double *sorted = stats_sorted(values, n);
     struct stats_moments moments = stats_moments(values, n);
-    ret->p50 = stats_median(values, n);
-    ret->clean_p50 = clean_median(rounds, of);
-    name_pooled(&ret->p50, worker_count);
-    name_pooled(&ret->clean_p50, worker_count);
+    ret->p50 = summary_median(context, of, false, cell->worker_count);
+    ret->clean_p50 = cell->rounds_flagged == 0 ? ret->p50 : clean_median(context, of, cell);
     ret->min = figure(moments.min);
     ret->max = figure(moments.max);
     ret->mean = figure(moments.mean);
@@ -156,17 +147,20 @@ static void fill_distribution(const struct cell_rounds *rounds, round_column *of
 
 /* ---- pairs of two cells that were measured in the same blocks ---- */
 
-static struct stats_pair *pair_up(const struct cell_rounds *a, const struct cell_rounds *b, round_column *of,
-                                  size_t *ret_count)
+static struct stats_pair *pair_up(const struct cell_context *context, const struct cell_rounds *a,
+                                  const struct cell_rounds *b, round_column *of, size_t *ret_count)
 {
+    bool by_process = summary_by_process(context->group);
+
     struct stats_pair *pairs = memory_zeroed(a->count + 1, sizeof *pairs);
     size_t count = 0;
     for (size_t i = 0, j = 0; i < a->count && j < b->count;) {
         const struct round_value *x = &a->values[i], *y = &b->values[j];
         int order = x->worker != y->worker ? (x->worker > y->worker) - (x->worker < y->worker)
                                            : (x->block > y->block) - (x->block < y->block);
+        int64_t unit = by_process ? summary_process_of(context->group, x->block) : x->worker;
         if (order == 0)
-            pairs[count++] = (struct stats_pair){x->worker, of(x), of(y)};
+            pairs[count++] = (struct stats_pair){unit, of(x), of(y)};
         i += order <= 0;
         j += order >= 0;
     }
@@ -194,14 +188,16 @@ static struct stats_estimate exactly_one(int64_t n)
 }
 
 /* The ratio of the two headline p50s: its bounds come from pairs, its value from every round of both. */
-static struct stats_estimate ratio_of_p50s(const struct cell_rounds *a, const struct cell_rounds *b,
-                                           round_column *of, uint64_t seed)
+static struct stats_estimate ratio_of_p50s(const struct cell_context *context, const struct cell_rounds *a,
+                                           const struct cell_rounds *b, round_column *of)
 {
     size_t count;
-    scoped_free struct stats_pair *pairs = pair_up(a, b, of, &count);
+    scoped_free struct stats_pair *pairs = pair_up(context, a, b, of, &count);
     scoped_free double *above = rounds_gather(a->values, a->count, of);
     scoped_free double *below = rounds_gather(b->values, b->count, of);
-    struct stats_estimate ratio = stats_bootstrap_ratio(pairs, count, seed);
+    struct stats_estimate ratio = summary_by_process(context->group)
+                                      ? summary_paired(context, STATS_RATIO_OF_MEDIANS, pairs, count)
+                                      : stats_bootstrap_ratio(pairs, count, bootstrap_seed(context));
     double divisor = stats_median(below, b->count).value;
     if (!ratio.known || !(divisor > 0))
         return ratio.known ? stats_unknown("denominator_not_positive") : ratio;
@@ -223,11 +219,10 @@ static void fill_against_sequential(const struct cell_context *context, struct s
         return;
     }
     size_t count;
-    scoped_free struct stats_pair *walls = pair_up(sequential, context->own, round_wall_ns, &count);
-    cell->speedup_block_x = stats_paired_ratio(walls, count);
-    cell->speedup_x = ratio_of_p50s(sequential, context->own, round_wall_ns, bootstrap_seed(context));
-    cell->cpu_over_sequential_x =
-        ratio_of_p50s(context->own, sequential, round_cpu_ns, bootstrap_seed(context));
+    scoped_free struct stats_pair *walls = pair_up(context, sequential, context->own, round_wall_ns, &count);
+    cell->speedup_block_x = summary_paired_ratio(context, walls, count);
+    cell->speedup_x = ratio_of_p50s(context, sequential, context->own, round_wall_ns);
+    cell->cpu_over_sequential_x = ratio_of_p50s(context, context->own, sequential, round_cpu_ns);
 }
 
 static void fill_against_harness(const struct cell_context *context, struct summary_cell *cell)
@@ -241,9 +236,9 @@ static void fill_against_harness(const struct cell_context *context, struct summ
         rounds_gather(context->harness->values, context->harness->count, round_cpu_ns);
     cell->harness_ns = figure(stats_median(empty, context->harness->count).value);
     size_t count;
-    scoped_free struct stats_pair *pairs = pair_up(context->own, context->harness, round_cpu_ns, &count);
-    cell->cpu_net_ns = stats_paired_difference(pairs, count);
-    name_pooled(&cell->cpu_net_ns, cell->worker_count);
+    scoped_free struct stats_pair *pairs =
+        pair_up(context, context->own, context->harness, round_cpu_ns, &count);
+    cell->cpu_net_ns = summary_paired_difference(context, pairs, count, cell->worker_count);
 }
 
 /* ---- raw counters over the rounds ---- */
@@ -396,8 +391,11 @@ static void fill_throughput(const struct cell_rounds *own, struct summary_cell *
     }
     bool known = wall_ns > 0;
     const char *why = "no_time_passed";
-    cell->throughput_per_s = known ? figure(per_s) : no_figure(why);
-    cell->throughput_per_s_core = known ? figure(per_s / (double)cell->worker_count) : no_figure(why);
+    double per_core = per_s / (double)cell->worker_count; /* processes of one core took turns */
+    bool took_turns = (int64_t)cell->worker_count > cell->cores;
+    cell->throughput_per_s =
+        known ? figure(took_turns ? per_core * (double)cell->cores : per_s) : no_figure(why);
+    cell->throughput_per_s_core = known ? figure(per_core) : no_figure(why);
     cell->utilization = known ? figure(cpu_ns / wall_ns) : no_figure(why);
 }
 
@@ -446,7 +444,7 @@ static void copy_plan(const struct cell_context *context, struct summary_cell *c
                                   .may_fail = spec->fail.present || spec->timeout_ns > 0,
                                   .fails = spec->fail.present,
                                   .stalls = spec->stall.present,
-                                  .rounds_planned = plan->rounds * plan->cores,
+                                  .rounds_planned = summary_rounds_planned(context),
                                   .rounds = (int64_t)context->own->count,
                                   .rounds_broken = context->own->broken};
     for (size_t i = 0; i < sizeof jobs_without_waits / sizeof *jobs_without_waits; i++)
@@ -508,8 +506,8 @@ void summary_fill_cell(const struct cell_context *context, struct summary_cell *
         return;
     }
     fill_workers(own, cell);
-    fill_distribution(own, round_wall_ns, cell->worker_count, &cell->wall_ns);
-    fill_distribution(own, round_cpu_ns, cell->worker_count, &cell->cpu_ns);
+    fill_distribution(context, round_wall_ns, cell, &cell->wall_ns);
+    fill_distribution(context, round_cpu_ns, cell, &cell->cpu_ns);
     fill_counters(own, cell);
     fill_ideal(cell);
     fill_against_sequential(context, cell);

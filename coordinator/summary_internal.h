@@ -2,6 +2,7 @@
 #ifndef COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
 #define COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
 
+#include "coordinator/precision.h"
 #include "coordinator/store.h"
 #include "coordinator/summary.h"
 
@@ -71,6 +72,29 @@ enum raw_reduction { LEAST, MIDDLE, MOST };
 struct summary_figure rounds_reduce(const struct cell_rounds *rounds, enum raw_field field,
                                     enum raw_reduction reduction, const char *why);
 
+/* ---- Processes: with several of them they are the unit of every interval. ---- */
+
+bool summary_by_process(const struct store_group *group);
+
+/* Number of the process that measured this block, from 0. */
+int64_t summary_process_of(const struct store_group *group, int64_t block);
+
+/* p50 of a column of the cell, of all rounds or of those without a flag. */
+struct stats_estimate summary_median(const struct cell_context *context, round_column *of, bool clean_alone,
+                                     size_t worker_count);
+
+/* Of pairs whose unit is the process; seeded by the cell. */
+struct stats_estimate summary_paired(const struct cell_context *context, enum stats_figure of,
+                                     const struct stats_pair *pairs, size_t count);
+struct stats_estimate summary_paired_difference(const struct cell_context *context,
+                                                const struct stats_pair *pairs, size_t count,
+                                                size_t worker_count);
+struct stats_estimate summary_paired_ratio(const struct cell_context *context, const struct stats_pair *pairs,
+                                           size_t count);
+
+/* Rounds over all workers and processes; with rounds: auto those that a process without a loss would have. */
+int64_t summary_rounds_planned(const struct cell_context *context);
+
 /* ---- Steps of the summary, in this order. ---- */
 
 /* Everything of one cell but start skew and efficiency, which need more than its own group. */
@@ -78,6 +102,10 @@ void summary_fill_cell(const struct cell_context *context, struct summary_cell *
 
 /* Verdict, its reason and the flags that belong to it; after the figures. */
 void summary_judge_cell(const struct cell_context *context, struct summary_cell *cell);
+
+/* Of a group with rounds: auto, the last one of the summary, whose cells are filled. */
+void summary_fill_precision(struct summary *summary, const struct store_group *from,
+                            const struct cell_rounds *cells, size_t count);
 
 /* Start skew and overlap of a gang. */
 void summary_fill_gang(const struct cell_context *context, struct summary_scaling *row);

@@ -15,11 +15,32 @@ static double round_order(const struct round_value *value)
     return (double)value->block;
 }
 
-static bool drifts(const struct cell_rounds *own, round_column *of)
+/* Processes differ, which is no drift: each one's values count from their own median. */
+static void centre_on_processes(const struct cell_context *context, double *values)
 {
+    const struct cell_rounds *own = context->own;
+    scoped_free double *same = memory_zeroed(own->count + 1, sizeof *same);
+    for (size_t first = 0, after = 0; summary_by_process(context->group) && first < own->count;
+         first = after) {
+        int64_t process = summary_process_of(context->group, own->values[first].block);
+        while (after < own->count && summary_process_of(context->group, own->values[after].block) == process)
+            after++;
+        memcpy(same, values + first, (after - first) * sizeof *same);
+        double median = stats_median_in_place(same, after - first);
+        for (size_t i = first; i < after; i++)
+            values[i] -= median;
+    }
+}
+
+static bool drifts(const struct cell_context *context, round_column *of)
+{
+    const struct cell_rounds *own = context->own;
     double rho, p;
     scoped_free double *order = rounds_gather(own->values, own->count, round_order);
     scoped_free double *values = rounds_gather(own->values, own->count, of);
+    centre_on_processes(context, values);
+    for (size_t i = 0; summary_by_process(context->group) && i < own->count; i++)
+        order[i] = (double)(own->values[i].block % context->group->blocks);
     return own->count >= DRIFT_LEAST_N && stats_spearman(order, values, own->count, &rho, &p) && p < DRIFT_P;
 }
 
@@ -132,9 +153,10 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
                          (long long)cell->rounds + own->broken, own->first_error ? own->first_error : ""));
     if (own->count == 0)
         return;
-    flag_if(cell, drifts(own, round_wall_ns), SUMMARY_FLAG_DRIFT_WALL);
-    flag_if(cell, drifts(own, round_cpu_ns), SUMMARY_FLAG_DRIFT_CPU);
-    flag_if(cell, workers_disagree(own, round_wall_ns) || workers_disagree(own, round_cpu_ns),
+    flag_if(cell, drifts(context, round_wall_ns), SUMMARY_FLAG_DRIFT_WALL);
+    flag_if(cell, drifts(context, round_cpu_ns), SUMMARY_FLAG_DRIFT_CPU);
+    bool pooled = !summary_by_process(context->group); /* else the intervals hold how processes differ */
+    flag_if(cell, pooled && (workers_disagree(own, round_wall_ns) || workers_disagree(own, round_cpu_ns)),
             SUMMARY_FLAG_WORKERS_DISAGREE);
     flag_if(cell, cell->job_waits && median_round_cpu_ns(own) < CPU_RESOLVED_NS, SUMMARY_FLAG_CPU_RESOLUTION);
     flag_if(cell, cell->speedup_x.known && cell->speedup_x.value > (double)cell->fanout && !cell->may_fail,

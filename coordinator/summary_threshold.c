@@ -212,5 +212,5 @@ enum error_kind summary_exit_kind(const struct summary *summary)
         return ERROR_INCOMPLETE;
     if (summary->conditions_failed > 0)
         return ERROR_FAILED;
-    return summary->conditions_undecided > 0 ? ERROR_INCONCLUSIVE : ERROR_NONE;
+    return summary->conditions_undecided > 0 || summary->imprecise > 0 ? ERROR_INCONCLUSIVE : ERROR_NONE;
 }

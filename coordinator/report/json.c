@@ -277,6 +277,25 @@ static json_t *scaling_object(const struct summary *summary, size_t index)
     return object;
 }
 
+/* A group with rounds: auto. */
+static json_t *precision_object(const struct summary *summary, size_t index)
+{
+    const struct summary_precision *row = &summary->precisions[index];
+    json_t *object = json_object();
+    put_integer(object, "group", (int64_t)row->group);
+    (void)json_object_set_new(object, "title", text(summary->groups[row->group].title));
+    (void)json_object_set_new(object, "target_x", number(row->target_x, RATIO));
+    put_figure(object, "achieved_x", &row->achieved_x, RATIO);
+    (void)json_object_set_new(object, "reached", json_boolean(row->reached));
+    (void)json_object_set_new(object, "widest_id", text(summary->cells[row->cell].id));
+    (void)json_object_set_new(object, "widest_metric", text(row->is_cpu ? "cpu_ns" : "wall_ns"));
+    put_integer(object, "rounds", row->rounds);
+    put_integer(object, "rounds_most", row->most);
+    put_integer(object, "processes", row->processes);
+    put_figure(object, "missing_ns", &row->missing_ns, NS);
+    return object;
+}
+
 static void put_bound(json_t *object, const char *name, bool set, double value)
 {
     const struct summary_figure bound = {set, value, "not_set"};
@@ -324,6 +343,7 @@ static json_t *run_object(const struct summary *summary)
     put_integer(object, "rounds_broken", summary->rounds_broken);
     put_integer(object, "cells_incomplete", summary->cells_incomplete);
     put_integer(object, "cores_measured", summary->cores_measured);
+    put_figure(object, "budget_ns", &summary->budget_ns, NS);
     if (summary->reserved_cpus)
         (void)json_object_set_new(object, "reserved_cpus", text(summary->reserved_cpus));
     else
@@ -402,6 +422,8 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("cells", summary, summary->cell_count, cell_object, out);
     (void)fputs(",\n\"capacity\": [],\n", out);
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
+    (void)fputs(",\n", out);
+    dump_list("precision", summary, summary->precision_count, precision_object, out);
     (void)fputs(",\n", out);
     dump_list("thresholds", summary, summary->threshold_count, threshold_object, out);
     (void)fputs(",\n", out);

@@ -197,6 +197,21 @@ static void print_status(FILE *out, const struct summary *summary)
     line_print(&line, out);
 }
 
+static void print_imprecise(FILE *out, const struct summary *summary)
+{
+    char missing[FIGURE_BYTES];
+    struct line line = {.length = 0};
+    if (summary->imprecise == 0)
+        return;
+    line_add(&line, "Inconclusive: %zu of %zu group%s did not reach the precision asked for",
+             summary->imprecise, summary->precision_count, plural((int64_t)summary->precision_count));
+    if (summary->missing_ns > 0)
+        line_add(&line, "; about %s more of measuring is missing",
+                 duration(missing, true, summary->missing_ns));
+    line_add(&line, ".");
+    line_print(&line, out);
+}
+
 static void print_places(FILE *out, const struct summary *summary)
 {
     struct line line = {.length = 0};
@@ -485,11 +500,54 @@ static void print_not_measured(FILE *out, const struct summary_group *group)
     line_print(&line, out);
 }
 
+/* Some rounds, but not all. */
+static void print_lack(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    struct line line = {.length = 0};
+    size_t lacking = 0;
+    while (lacking < group->cell_count &&
+           !(summary->cells[group->cells[lacking]].flags >> SUMMARY_FLAG_INCOMPLETE & 1))
+        lacking++;
+    if (lacking == group->cell_count)
+        return;
+    const struct summary_cell *cell = &summary->cells[group->cells[lacking]];
+    line_add(&line, "  incomplete: %s has %lld of %lld rounds", cell->arm,
+             (long long)(cell->rounds + cell->rounds_broken), (long long)cell->rounds_planned);
+    line_print(&line, out);
+}
+
+static void print_precision(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    char missing[FIGURE_BYTES];
+    struct line line = {.length = 0};
+    size_t index = 0;
+    while (index < summary->precision_count && &summary->groups[summary->precisions[index].group] != group)
+        index++;
+    if (index == summary->precision_count)
+        return;
+    const struct summary_precision *row = &summary->precisions[index];
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    line_add(&line, "  precision: ");
+    if (row->achieved_x.known)
+        line_add(&line, "%.2g %% of p50 at most (%s of %s%s%s), ", row->achieved_x.value * 100,
+                 row->is_cpu ? "CPU" : "wall", summary->runtime_count > 1 ? cell->runtime : "",
+                 summary->runtime_count > 1 ? " " : "", cell->arm);
+    line_add(&line, "%.3g %% asked: %s", row->target_x * 100, row->reached ? "reached" : "not reached");
+    if (!row->reached && row->missing_ns.known)
+        line_add(&line, ", about %s more of measuring is missing",
+                 duration(missing, true, row->missing_ns.value));
+    if (!row->reached && row->rounds >= row->most)
+        line_add(&line, "; %lld rounds are the most", (long long)row->most);
+    line_print(&line, out);
+}
+
 static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
     line_add(&line, "%s: %lld round%s per core", group->title, (long long)group->rounds,
              plural(group->rounds));
+    if (group->processes > 1)
+        line_add(&line, " in each of %lld processes", (long long)group->processes);
     if (group->ci_level > 0)
         line_add(&line, ", intervals at %.1f %%", group->ci_level * 100);
     (void)fputc('\n', out);
@@ -507,6 +565,8 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         print_rows(out, summary, group, failure_columns);
     }
     print_reasons(out, summary, group);
+    print_lack(out, summary, group);
+    print_precision(out, summary, group);
     print_notes(out, summary, group);
 }
 
@@ -711,6 +771,8 @@ static void print_outcome(FILE *out, const struct summary *summary)
         line_add(&line, ", %zu failed", summary->conditions_failed);
     if (summary->conditions_undecided > 0)
         line_add(&line, ", %zu undecided", summary->conditions_undecided);
+    if (summary->imprecise > 0)
+        line_add(&line, ", %zu not precise enough", summary->imprecise);
     add_elapsed(&line, &summary->elapsed_ns);
     line_print(&line, out);
 }
@@ -729,6 +791,7 @@ static void print_identity(FILE *out, const struct summary *summary)
 int report_text(const struct summary *summary, FILE *out)
 {
     print_status(out, summary);
+    print_imprecise(out, summary);
     print_findings(out, summary);
     print_places(out, summary);
     print_disturbance(out, summary);
