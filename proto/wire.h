@@ -200,7 +200,7 @@ struct wire_histogram {
     X(fanouts)          /* L, 1, or the completions of a window */                                           \
     X(wakeups)          /* returns from a poll that could block */                                           \
     X(max_in_flight)    /* per fan-out: children created and not done */                                     \
-    X(early)            /* waits that ended before their deadline: 0, or the round is an error */            \
+    X(early)            /* waits that ended before their deadline */                                         \
     X(overshoot_min_ns) /* per wait, signed; nil without waits */                                            \
     X(overshoot_p50_ns)                                                                                      \
     X(overshoot_max_ns)                                                                                      \
@@ -211,6 +211,11 @@ struct wire_histogram {
     X(runq_ns)   /* run-queue delay from schedstat; nil where it cannot be read */                           \
     X(cpu_start) /* logical CPU at start and end */                                                          \
     X(cpu_end)                                                                                               \
+    X(throttles) /* periods in which the control group's quota ran out; nil without a quota */               \
+    X(throttled_ns)                                                                                          \
+    X(steal_ticks)         /* of the measured CPU, over the rounds of this block in this go */               \
+    X(frequency_start_khz) /* of the measured CPU; nil without cpufreq */                                    \
+    X(frequency_end_khz)                                                                                     \
     X(cycles) /* nil without a PMU */                                                                        \
     X(instructions)                                                                                          \
     X(gc_runs)                /* nil without a collector */                                                  \

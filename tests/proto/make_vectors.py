@@ -47,7 +47,8 @@ HEARTBEAT = {"type": "heartbeat", "v": V, "group": 2, "attempt": 1, "rounds_done
 NO_FIGURES = dict.fromkeys((
     "intended_start_ns", "start_ns", "wall_ns", "cpu_ns", "fanouts", "wakeups", "max_in_flight", "early",
     "overshoot_min_ns", "overshoot_p50_ns", "overshoot_max_ns", "switches_voluntary", "switches_involuntary",
-    "faults_minor", "faults_major", "runq_ns", "cpu_start", "cpu_end", "cycles", "instructions", "gc_runs",
+    "faults_minor", "faults_major", "runq_ns", "cpu_start", "cpu_end", "throttles", "throttled_ns", "steal_ticks",
+    "frequency_start_khz", "frequency_end_khz", "cycles", "instructions", "gc_runs",
     "time_to_error_ns", "wasted_cpu_ns", "drain_ns", "orphans", "errors_seen", "errors_lost",
     "stall_overshoot_p50_ns", "error", "latency", "latency_intended"))
 ROUND = {
@@ -161,6 +162,9 @@ def valid():
     yield "result-failure", "what a failing child cost", {**RESULT, "rounds": [
         {**ROUND, "time_to_error_ns": 2050000, "wasted_cpu_ns": 31000, "drain_ns": 8012000, "orphans": 39,
          "errors_seen": 1, "errors_lost": 0, "stall_overshoot_p50_ns": -1}]}
+    yield "result-disturbed", "a quota that ran out, a hypervisor that took CPU, a frequency that fell", {**RESULT, "rounds": [
+        {**ROUND, "throttles": 1, "throttled_ns": 80114200, "steal_ticks": 3, "frequency_start_khz": 3600000,
+         "frequency_end_khz": 1200000}]}
     yield "result-window", "closed loop: latencies of a window", {**RESULT, "rounds": [
         {**ROUND, "fanouts": 124, "wall_ns": 2 * 10 ** 9, "latency": HISTOGRAM}]}
     yield "result-open-loop", "latencies from the actual and from the intended start", {**RESULT, "rounds": [
@@ -176,6 +180,8 @@ def valid():
         {**ROUND, "cell": 2 ** 31 - 1, "block": 99999, "position": 1023, "intended_start_ns": INT64_MAX,
          "start_ns": INT64_MAX, "wall_ns": NS_MAX, "cpu_ns": NS_MAX, "fanouts": 10 ** 15, "overshoot_min_ns": -NS_MAX,
          "overshoot_p50_ns": 0, "overshoot_max_ns": NS_MAX, "cycles": INT64_MAX, "instructions": INT64_MAX,
+         "throttles": 10 ** 15, "throttled_ns": NS_MAX, "steal_ticks": 10 ** 15, "frequency_start_khz": 10 ** 15,
+         "frequency_end_khz": 0,
          "cpu_end": 2 ** 20 - 1}]}
     yield "result-unknown-keys", "a figure of a later minor version", {**RESULT, "rounds": [
         {**ROUND, "cache_misses": 12, "latency": {**HISTOGRAM, "unit": "ns"}}]}
