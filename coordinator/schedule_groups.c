@@ -562,8 +562,7 @@ void schedule_dispatch(struct schedule *schedule)
         if (!schedule->look_first)
             schedule->look_last = NULL;
         host->queued = false;
-        bool idle = !host->attempt && host->renewing == 0;
-        struct shape *shape = idle ? shape_for_host(schedule, host) : NULL;
+        struct shape *shape = host->attempt ? NULL : shape_for_host(schedule, host);
         if (shape)
             start_on_host(schedule, host, shape);
     }

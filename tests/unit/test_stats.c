@@ -238,6 +238,21 @@ static void processes_cover_what_they_say(void **state)
     }
 }
 
+/* Percentiles of six stay among them; Student's t knows better. */
+static void few_processes_reach_beyond_themselves(void **state)
+{
+    (void)state;
+    struct stats_pair pairs[6];
+    for (int i = 0; i < 6; i++)
+        pairs[i] = (struct stats_pair){i, i < 3 ? 100 : 110, 50};
+    struct stats_estimate p50 = stats_by_process(STATS_MEDIAN_OF_A, pairs, 6, 1);
+    assert_close(p50.value, 105, 0);
+    assert_true(p50.ci_lo < 100 && p50.ci_lo > 80);
+    assert_true(p50.ci_hi > 110 && p50.ci_hi < 130);
+    struct stats_estimate ratio = stats_by_process(STATS_RATIO_OF_MEDIANS, pairs, 6, 1);
+    assert_true(ratio.ci_lo < 2 && ratio.ci_hi > 2.2);
+}
+
 static void processes_without_ground_are_unknown(void **state)
 {
     (void)state;
@@ -321,6 +336,7 @@ int main(void)
         cmocka_unit_test(differences_keep_their_sign),
         cmocka_unit_test(few_processes_say_their_level),
         cmocka_unit_test(processes_cover_what_they_say),
+        cmocka_unit_test(few_processes_reach_beyond_themselves),
         cmocka_unit_test(processes_without_ground_are_unknown),
         cmocka_unit_test(trends),
         cmocka_unit_test(holm_adjusts_the_whole_family),
