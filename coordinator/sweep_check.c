@@ -202,8 +202,8 @@ static const struct sweep_value *single_of(const struct sweep_entry *entry, enum
     return values.count > 0 ? &values.at[0] : NULL;
 }
 
-static void check_effort(struct checker *checker, const struct sweep_entry *entry,
-                         const struct sweep_map *map)
+/* With fixed rounds a precision that stands at the top, for other entries, is not the entry's. */
+static void check_effort(struct checker *checker, struct sweep_entry *entry, const struct sweep_map *map)
 {
     char limit[32];
     const struct sweep_value *rounds = single_of(entry, SWEEP_ROUNDS);
@@ -217,6 +217,8 @@ static void check_effort(struct checker *checker, const struct sweep_entry *entr
     if (processes && blocks * processes->integer > SWEEP_MAX_BLOCKS)
         sweep_mistake(checker->mistakes, processes->mark, "'rounds' x 'processes' is more than %s",
                       units_format_count(limit, sizeof limit, SWEEP_MAX_BLOCKS));
+    if (!is_auto)
+        entry->keys[SWEEP_PRECISION] = NULL;
 }
 
 /* Cells of an entry before anything is expanded; `ladder` counts as one here, plan_make knows better. */

@@ -286,8 +286,15 @@ static void test_effort(void **state)
         {NOOP "rounds: 101\nprocesses: 1000\n", "a.yaml:4:12: 'rounds' x 'processes' is more than 100,000"},
     };
     CHECK_BAD(table);
-    sweep_free(
-        good("precision: 2%\nmatrix:\n- {job: noop, fanout: 2}\n- {job: noop, fanout: 3, rounds: auto}\n"));
+    struct sweep *mixed =
+        good("precision: 2%\nmatrix:\n- {job: noop, fanout: 2}\n- {job: noop, fanout: 3, rounds: auto}\n");
+    /* what the entry with fixed rounds has no use for is not in its canonical form */
+    struct sweep *again = good(mixed->canonical);
+    assert_string_equal(again->canonical, mixed->canonical);
+    assert_null(mixed->entries[0].keys[SWEEP_PRECISION]);
+    assert_non_null(mixed->entries[1].keys[SWEEP_PRECISION]);
+    sweep_free(mixed);
+    sweep_free(again);
     sweep_free(good(NOOP "rounds: 100\nprocesses: 1000\n"));
     sweep_free(good(NOOP "rounds: auto\n"));
 }
