@@ -81,7 +81,7 @@ struct store_group {
     int64_t attempts; /* begun */
     char *reason;     /* of a failure or of the last void attempt; NULL without either */
     int64_t cores, processes;
-    int64_t blocks;   /* of each process, which number them from its own multiple on; rounds: auto: the most */
+    int64_t blocks; /* of each process, which number them from its own multiple on; rounds: auto: the most */
     double precision; /* that rounds: auto goes on to; 0: fixed rounds */
     uint64_t seed;
 };
