@@ -511,8 +511,9 @@ static void print_lack(FILE *out, const struct summary *summary, const struct su
     if (lacking == group->cell_count)
         return;
     const struct summary_cell *cell = &summary->cells[group->cells[lacking]];
-    line_add(&line, "  incomplete: %s has %lld of %lld rounds", cell->arm,
-             (long long)(cell->rounds + cell->rounds_broken), (long long)cell->rounds_planned);
+    long long there = cell->rounds, broken = cell->rounds_broken;
+    line_add(&line, "  incomplete: %s has %lld of %lld rounds", cell->arm, there + broken,
+             (long long)cell->rounds_planned);
     line_print(&line, out);
 }
 
