@@ -284,8 +284,9 @@ int summary_build(struct store *store, struct summary **ret, struct error *err);
 
 void summary_free(struct summary *summary); /* NULL is fine */
 
-/* What the run comes to, first what weighs most: interrupted (130), incomplete (3), a threshold that failed (99), one
- * that could not be decided (98), or ERROR_NONE.  error_exit_code has the numbers. */
+/* What the run comes to, first what weighs most: interrupted (130); incomplete (3), where a round that is no number is
+ * missing too; a threshold that failed (99); one that could not be decided, or precision that was not reached (98); or
+ * ERROR_NONE.  error_exit_code has the numbers. */
 enum error_kind summary_exit_kind(const struct summary *summary);
 
 /* The figure that a threshold calls by this name ("wall_ns", "wall_ns.max", "speedup_x"); false for no such name.

@@ -208,7 +208,7 @@ enum error_kind summary_exit_kind(const struct summary *summary)
 {
     if (strcmp(summary->status, "interrupted") == 0)
         return ERROR_INTERRUPTED;
-    if (summary->cells_incomplete > 0)
+    if (summary->cells_incomplete > 0 || summary->rounds_broken > 0)
         return ERROR_INCOMPLETE;
     if (summary->conditions_failed > 0)
         return ERROR_FAILED;
