@@ -296,9 +296,7 @@ static int expect_empty(const char *dir, struct error *err)
     int result = 0;
     for (struct dirent *entry; result == 0 && (entry = readdir(stream));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = error_set(err, ERROR_USAGE,
-                               "'%s' is not empty (it holds '%s'): name another directory, or "
-                               "resume a run with --resume",
+            result = error_set(err, ERROR_USAGE, "'%s' is not empty (it holds '%s'): name another directory",
                                dir, entry->d_name);
     (void)closedir(stream);
     return result;
