@@ -260,7 +260,25 @@ struct turn {
     struct wire_round *rounds;
     size_t count;
     int64_t block;
+    int64_t steal_ticks;   /* when the block before ended */
+    int64_t frequency_khz; /* when the round before ended */
 };
+
+/* What is read once between two rounds stands at the end of the one and at the start of the other. */
+static void note_frequency(const struct measure *measure, struct turn *turn, struct wire_round *round)
+{
+    round->frequency_start_khz = turn->frequency_khz;
+    round->frequency_end_khz = turn->frequency_khz = counters_frequency_khz(measure->tools.counters);
+}
+
+/* Ticks are too coarse for a round: all rounds since the block before have the same. */
+static void note_steal(const struct measure *measure, struct turn *turn, size_t first_round)
+{
+    int64_t ticks = counters_steal_ticks(measure->tools.counters);
+    for (size_t i = first_round; i < turn->count; i++)
+        turn->rounds[i].steal_ticks = counters_grown(turn->steal_ticks, ticks);
+    turn->steal_ticks = ticks;
+}
 
 static enum measure_end run_position(struct measure *measure, struct turn *turn, size_t position,
                                      struct error *err)
@@ -277,6 +295,7 @@ static enum measure_end run_position(struct measure *measure, struct turn *turn,
     round->cell = bench->cell->cell;
     round->block = turn->block;
     round->position = (int64_t)position;
+    note_frequency(measure, turn, round);
     if (turn->count == 0)
         round->intended_start_ns = turn->go->start_at_ns;
     turn->count++;
@@ -286,7 +305,7 @@ static enum measure_end run_position(struct measure *measure, struct turn *turn,
 
 static enum measure_end run_block(struct measure *measure, struct turn *turn, struct error *err)
 {
-    size_t cells = measure->assign->cell_count;
+    size_t cells = measure->assign->cell_count, first_round = turn->count;
     struct rng rng = rng_stream((uint64_t)measure->assign->seed, (uint64_t)turn->block);
     for (size_t i = 0; i < cells; i++)
         measure->order[i] = (uint32_t)i;
@@ -294,6 +313,7 @@ static enum measure_end run_block(struct measure *measure, struct turn *turn, st
     enum measure_end end = MEASURE_DONE;
     for (size_t position = 0; position < cells && end == MEASURE_DONE; position++)
         end = run_position(measure, turn, position, err);
+    note_steal(measure, turn, first_round);
     return end;
 }
 
@@ -313,7 +333,11 @@ static int wait_for_start(const struct measure *measure, const struct wire_go *g
 enum measure_end measure_go(struct measure *measure, const struct wire_go *go, struct wire_round *rounds,
                             size_t *ret_count, struct error *err)
 {
-    struct turn turn = {.go = go, .rounds = rounds, .block = go->first_block};
+    struct turn turn = {.go = go,
+                        .rounds = rounds,
+                        .block = go->first_block,
+                        .steal_ticks = counters_steal_ticks(measure->tools.counters),
+                        .frequency_khz = counters_frequency_khz(measure->tools.counters)};
     enum measure_end end = MEASURE_DONE;
     measure->rounds_done = 0;
     if (wait_for_start(measure, go, err) < 0)
