@@ -226,11 +226,11 @@ struct group_cells {
     size_t count;
 };
 
-static int load_group(struct store *store, struct group_cells group, struct cell_rounds *cells,
-                      size_t *ret_count, struct error *err)
+static int load_group(struct store *store, const struct store_run *run, struct group_cells group,
+                      struct cell_rounds *cells, size_t *ret_count, struct error *err)
 {
     for (*ret_count = 0; *ret_count < group.count; ++*ret_count)
-        if (cell_rounds_load(store, group.at[*ret_count], &cells[*ret_count], err) < 0)
+        if (cell_rounds_load(store, run, group.at[*ret_count], &cells[*ret_count], err) < 0)
             return -1;
     return 0;
 }
@@ -240,7 +240,7 @@ static int fill_group(struct store *store, const struct store_group *from, struc
 {
     scoped_free struct cell_rounds *cells = memory_zeroed(of.count + 1, sizeof *cells);
     size_t count = 0;
-    int result = load_group(store, of, cells, &count, err);
+    int result = load_group(store, summary->source, of, cells, &count, err);
     struct summary_group *group = &summary->groups[summary->group_count++];
     *group = (struct summary_group){.number = from->number,
                                     .title = from->title,

@@ -44,14 +44,20 @@ enum summary_verdict {
         SUMMARY_VERDICT_COUNT
 };
 
-/* The first three are raised by rounds, the rest by cells.  Never a reason to drop a value. */
+/* The first seven are raised by rounds, the rest by cells.  Never a reason to drop a value. */
 #define SUMMARY_FLAGS(X)                                                                                     \
     X(RUNQ_DELAY, runq_delay) /* runnable but not running for more than max(20 us, 1 % of the round) */      \
-    X(MIGRATION, migration)   /* another CPU at the end than at the start */                                 \
+    X(MIGRATION, migration) /* another CPU at the end than at the start, or than the worker is pinned to */  \
     X(FAULTS, faults)                                                                                        \
+    X(THROTTLED, throttled) /* the CPU quota of the worker's control group ran out */                        \
+    X(STEAL, steal)         /* the hypervisor took ticks of the CPU in this block */                         \
+    X(FREQUENCY, frequency) /* of the CPU: more than 2 % apart at start and end */                           \
+    X(GAP,                                                                                                   \
+      gap) /* away for longer than all of these and its own CPU explain: a stop, a machine that stood */     \
     X(CALIBRATION_UNSTABLE, calibration_unstable)                                                            \
     X(WARMUP_UNCONVERGED, warmup_unconverged)                                                                \
-    X(CPU_RESOLUTION, cpu_resolution)     /* the median round of a job that waits costs < 50 us CPU */       \
+    X(CPU_RESOLUTION, cpu_resolution) /* the median round of a job that waits costs < 50 us CPU */           \
+    X(EARLY_TIMERS, early_timers)     /* waits ended before their deadline, as this runtime's timers do */   \
     X(WORKERS_DISAGREE, workers_disagree) /* intervals of two workers are disjoint */                        \
     X(SPEEDUP_BEYOND_FANOUT, speedup_beyond_fanout)                                                          \
     X(DRIFT_WALL, drift_wall)                                                                                \
@@ -64,7 +70,7 @@ enum summary_flag {
 #undef X
         SUMMARY_FLAG_COUNT
 };
-#define SUMMARY_ROUND_FLAGS 3
+#define SUMMARY_ROUND_FLAGS 7
 
 const char *summary_verdict_name(enum summary_verdict verdict);
 const char *summary_flag_name(enum summary_flag flag);
@@ -120,6 +126,7 @@ struct summary_cell {
     struct stats_estimate ceiling_per_s_core;
     /* of waits: least and largest of all, and the median over rounds of each round's median */
     struct summary_figure overshoot_min_ns, overshoot_p50_ns, overshoot_max_ns;
+    struct summary_figure early_waits; /* that ended before their deadline, over all rounds */
 
     /* medians over rounds, when may_fail */
     struct summary_figure time_to_error_ns, wasted_cpu_ns, drain_ns, orphans, errors_seen, errors_lost;

@@ -5,24 +5,7 @@
 
 #include <string.h>
 
-#define RUNQ_DELAY_LEAST_NS 20000
-
 /* ---- rounds ---- */
-
-static unsigned round_flags(const struct wire_round *raw)
-{
-    unsigned flags = 0;
-    int64_t share_ns = raw->wall_ns / 100;
-    int64_t bearable_ns = share_ns > RUNQ_DELAY_LEAST_NS ? share_ns : RUNQ_DELAY_LEAST_NS;
-    if (raw->runq_ns != WIRE_NULL && raw->runq_ns > bearable_ns)
-        flags |= 1u << SUMMARY_FLAG_RUNQ_DELAY;
-    if (raw->cpu_start != WIRE_NULL && raw->cpu_end != WIRE_NULL && raw->cpu_start != raw->cpu_end)
-        flags |= 1u << SUMMARY_FLAG_MIGRATION;
-    if ((raw->faults_minor != WIRE_NULL && raw->faults_minor > 0) ||
-        (raw->faults_major != WIRE_NULL && raw->faults_major > 0))
-        flags |= 1u << SUMMARY_FLAG_FAULTS;
-    return flags;
-}
 
 /* Why a round is no number; NULL when it is one.  Early waits are the worker's to judge: some timers are early by
  * design (SPEC.md, 5.5). */
@@ -36,8 +19,16 @@ static const char *round_error(const struct wire_round *raw)
     return NULL;
 }
 
-int cell_rounds_load(struct store *store, const struct store_cell *plan, struct cell_rounds *ret,
-                     struct error *err)
+static int64_t pinned_cpu(const struct store_run *run, int64_t worker)
+{
+    for (size_t i = 0; i < run->worker_count; i++)
+        if (run->workers[i].number == worker)
+            return run->workers[i].hello.cpu;
+    return WIRE_NULL;
+}
+
+int cell_rounds_load(struct store *store, const struct store_run *run, const struct store_cell *plan,
+                     struct cell_rounds *ret, struct error *err)
 {
     struct cell_rounds rounds = {.plan = plan};
     if (store_load_rounds(store, plan->number, &rounds.loaded, err) < 0)
@@ -52,12 +43,13 @@ int cell_rounds_load(struct store *store, const struct store_cell *plan, struct 
             continue;
         }
         double fanouts = (double)from->raw.fanouts;
-        rounds.values[rounds.count++] = (struct round_value){.worker = from->worker,
-                                                             .block = from->raw.block,
-                                                             .wall_ns = (double)from->raw.wall_ns / fanouts,
-                                                             .cpu_ns = (double)from->raw.cpu_ns / fanouts,
-                                                             .flags = round_flags(&from->raw),
-                                                             .raw = &from->raw};
+        rounds.values[rounds.count++] =
+            (struct round_value){.worker = from->worker,
+                                 .block = from->raw.block,
+                                 .wall_ns = (double)from->raw.wall_ns / fanouts,
+                                 .cpu_ns = (double)from->raw.cpu_ns / fanouts,
+                                 .flags = summary_disturbed(&from->raw, plan, pinned_cpu(run, from->worker)),
+                                 .raw = &from->raw};
     }
     *ret = rounds;
     return 0;
@@ -74,7 +66,7 @@ int summary_load_rounds(struct store *store, const struct summary *summary, int6
                         struct summary_round **ret, size_t *ret_count, struct error *err)
 {
     struct cell_rounds rounds;
-    if (cell_rounds_load(store, &summary->source->cells[cell_number], &rounds, err) < 0)
+    if (cell_rounds_load(store, summary->source, &summary->source->cells[cell_number], &rounds, err) < 0)
         return -1;
     struct summary_round *list = memory_zeroed(rounds.count + 1, sizeof *list);
     for (size_t i = 0; i < rounds.count; i++) {
@@ -279,6 +271,17 @@ struct summary_figure rounds_reduce(const struct cell_rounds *rounds, enum raw_f
     return figure(reduction == LEAST ? moments.min : moments.max);
 }
 
+/* Some timers are early by design; nobody should have to guess how often. */
+static void fill_early(const struct cell_rounds *own, const char *why, struct summary_cell *cell)
+{
+    size_t known;
+    scoped_free double *early = known_raw(own, RAW_early, &known);
+    double sum = 0;
+    for (size_t i = 0; i < known; i++)
+        sum += early[i];
+    cell->early_waits = known && cell->job_waits ? figure(sum) : no_figure(why);
+}
+
 static void fill_counters(const struct cell_rounds *own, struct summary_cell *cell)
 {
     double wakeups = 0, fanouts = 0;
@@ -296,6 +299,7 @@ static void fill_counters(const struct cell_rounds *own, struct summary_cell *ce
     cell->overshoot_min_ns = rounds_reduce(own, RAW_overshoot_min_ns, LEAST, no_waits);
     cell->overshoot_p50_ns = rounds_reduce(own, RAW_overshoot_p50_ns, MIDDLE, no_waits);
     cell->overshoot_max_ns = rounds_reduce(own, RAW_overshoot_max_ns, MOST, no_waits);
+    fill_early(own, no_waits, cell);
     cell->time_to_error_ns = rounds_reduce(own, RAW_time_to_error_ns, MIDDLE, no_error);
     cell->wasted_cpu_ns = rounds_reduce(own, RAW_wasted_cpu_ns, MIDDLE, not_run);
     cell->drain_ns = rounds_reduce(own, RAW_drain_ns, MIDDLE, not_run);
@@ -467,6 +471,7 @@ static void fill_nothing(struct summary_cell *cell)
                                         &cell->overshoot_min_ns,
                                         &cell->overshoot_p50_ns,
                                         &cell->overshoot_max_ns,
+                                        &cell->early_waits,
                                         &cell->time_to_error_ns,
                                         &cell->wasted_cpu_ns,
                                         &cell->drain_ns,

@@ -42,9 +42,12 @@ static inline struct summary_figure no_figure(const char *why)
     return (struct summary_figure){.why = why};
 }
 
+/* Flags of the round; pinned_cpu: of its worker, WIRE_NULL when it is not. */
+unsigned summary_disturbed(const struct wire_round *raw, const struct store_cell *plan, int64_t pinned_cpu);
+
 /* The rounds of one cell, those that are no numbers set aside. */
-int cell_rounds_load(struct store *store, const struct store_cell *plan, struct cell_rounds *ret,
-                     struct error *err);
+int cell_rounds_load(struct store *store, const struct store_run *run, const struct store_cell *plan,
+                     struct cell_rounds *ret, struct error *err);
 void cell_rounds_release(struct cell_rounds *rounds);
 
 /* ---- Columns of rounds. ---- */

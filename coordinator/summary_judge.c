@@ -159,6 +159,7 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
     flag_if(cell, pooled && (workers_disagree(own, round_wall_ns) || workers_disagree(own, round_cpu_ns)),
             SUMMARY_FLAG_WORKERS_DISAGREE);
     flag_if(cell, cell->job_waits && median_round_cpu_ns(own) < CPU_RESOLVED_NS, SUMMARY_FLAG_CPU_RESOLUTION);
+    flag_if(cell, cell->early_waits.known && cell->early_waits.value > 0, SUMMARY_FLAG_EARLY_TIMERS);
     flag_if(cell, cell->speedup_x.known && cell->speedup_x.value > (double)cell->fanout && !cell->may_fail,
             SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT);
     bool wall_drifts = cell->flags >> SUMMARY_FLAG_DRIFT_WALL & 1,

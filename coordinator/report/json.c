@@ -127,6 +127,7 @@ static const struct field cell_fields[] = {
     CELL(overshoot_min_ns, FIGURE, NS),
     CELL(overshoot_p50_ns, FIGURE, NS),
     CELL(overshoot_max_ns, FIGURE, NS),
+    CELL(early_waits, FIGURE, COUNT),
 };
 static const struct field failure_fields[] = {
     CELL(time_to_error_ns, FIGURE, NS), CELL(wasted_cpu_ns, FIGURE, NS),  CELL(drain_ns, FIGURE, NS),

@@ -241,6 +241,10 @@ static void print_disturbance(FILE *out, const struct summary *summary)
         [SUMMARY_FLAG_RUNQ_DELAY] = "run-queue delay",
         [SUMMARY_FLAG_MIGRATION] = "migration",
         [SUMMARY_FLAG_FAULTS] = "page faults",
+        [SUMMARY_FLAG_THROTTLED] = "throttled",
+        [SUMMARY_FLAG_STEAL] = "steal",
+        [SUMMARY_FLAG_FREQUENCY] = "frequency",
+        [SUMMARY_FLAG_GAP] = "gap",
     };
     struct line line = {.length = 0};
     if (summary->rounds_flagged == 0) {
@@ -485,6 +489,8 @@ static void print_notes(FILE *out, const struct summary *summary, const struct s
             before = "";
             line_add(&line, "%s%s%s%s", named, summary->runtime_count > 1 ? cell->runtime : "",
                      summary->runtime_count > 1 ? " " : "", cell->arm);
+            if (flag == SUMMARY_FLAG_EARLY_TIMERS)
+                line_add(&line, " %.0f", cell->early_waits.value);
             named = ", ";
         }
         line_add(&line, "%s", *before ? "" : ")");

@@ -20,7 +20,25 @@ struct arm {
 
 enum trouble { HEALTHY, FAILS, TIMES_OUT, STALLS };
 
-enum mishap { NONE, RUNQ, FAULTS, BROKEN, DRIFTING, NOT_FINISHED, GIVEN_UP, SECOND_TRY, MIGRATED, UNEQUAL };
+enum mishap {
+    NONE,
+    RUNQ,
+    FAULTS,
+    BROKEN,
+    DRIFTING,
+    NOT_FINISHED,
+    GIVEN_UP,
+    SECOND_TRY,
+    MIGRATED,
+    UNEQUAL,
+    THROTTLED,
+    STOLEN,
+    SLOWED,
+    STOPPED,
+    ASTRAY,
+    EARLY,
+    UNSTABLE
+};
 
 struct group {
     const char *title, *job;
@@ -177,6 +195,46 @@ static const struct group troubled[] = {
      HEALTHY,
      NONE,
      {ARM("sequential", 0.9, 0.9, 0, 1), ARM("gather", 60, 60, 0, 2)}},
+};
+
+/* One mishap each: what was disturbed, and only that, is flagged. */
+#define SLEEPERS(fanout, mishap)                                                                             \
+    {                                                                                                        \
+#fanout " x 1ms sleep, 1 core", "sleep", fanout, 1000000, 1, 20, 1, HEALTHY, mishap,                 \
+        {                                                                                                    \
+            ARM("sequential", fanout * 1.07 * MS, fanout * 50 * US, fanout, 1),                              \
+                ARM("gather", 1.08 * MS, 56 * US, 1, fanout)                                                 \
+        }                                                                                                    \
+    }
+static const struct group disturbed[] = {
+    SLEEPERS(20, NONE),
+    SLEEPERS(21, RUNQ),
+    SLEEPERS(22, THROTTLED),
+    SLEEPERS(23, STOLEN),
+    SLEEPERS(24, SLOWED),
+    SLEEPERS(25, STOPPED),
+    SLEEPERS(26, ASTRAY),
+    SLEEPERS(27, EARLY),
+    {"5 x 1ms cpu, 1 core",
+     "cpu",
+     5,
+     1000000,
+     1,
+     20,
+     1,
+     HEALTHY,
+     STOPPED,
+     {ARM("sequential", 5.01 * MS, 5.0 * MS, 0, 1), ARM("gather", 5.02 * MS, 5.0 * MS, 0, 5)}},
+    {"2 x noop, 1 core",
+     "noop",
+     2,
+     0,
+     1,
+     20,
+     1000000,
+     HEALTHY,
+     UNSTABLE,
+     {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
 
 static const struct group two_runtimes[] = {
@@ -349,6 +407,7 @@ static const struct scenario {
     SCENARIO(lab, false),          SCENARIO(troubled, true),     SCENARIO(one_block, false),
     SCENARIO(two_blocks, false),   SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
     SCENARIO(two_runtimes, false), SCENARIO(gated, false),       SCENARIO(failure, false),
+    SCENARIO(disturbed, false),
 };
 
 /* ---- the plan ---- */
@@ -451,6 +510,36 @@ static void free_plan(struct plan *plan)
 
 /* ---- rounds ---- */
 
+/* What befalls one round of the second arm. */
+static void befall(const struct group *group, struct wire_round *round)
+{
+    switch (group->mishap) {
+    case MIGRATED:
+        round->cpu_end = round->cpu_start + 1;
+        break;
+    case ASTRAY:
+        round->cpu_start = round->cpu_end = 7;
+        break;
+    case THROTTLED:
+        round->throttles = 1;
+        round->throttled_ns = 80000000;
+        round->runq_ns += 80000000;
+        round->wall_ns += 80000000;
+        round->overshoot_max_ns += 80000000;
+        break;
+    case SLOWED:
+        round->frequency_end_khz = 3500000;
+        break;
+    case STOPPED:
+        round->wall_ns += 5000000;
+        if (round->overshoot_max_ns != WIRE_NULL)
+            round->overshoot_max_ns += 5000000;
+        break;
+    default:
+        break;
+    }
+}
+
 static void disturb(const struct group *group, int64_t arm, int64_t block, int64_t worker,
                     struct wire_round *round)
 {
@@ -465,8 +554,12 @@ static void disturb(const struct group *group, int64_t arm, int64_t block, int64
         round->faults_minor = 3;
     if (group->mishap == BROKEN && block == 2)
         round->error = broken;
-    if (group->mishap == MIGRATED && block == 4)
-        round->cpu_end = round->cpu_start + 1;
+    if (block == 4)
+        befall(group, round);
+    if (group->mishap == EARLY) {
+        round->early = 2;
+        round->overshoot_min_ns = -400000;
+    }
     if (group->mishap == UNEQUAL && worker == 1)
         round->cpu_ns = round->cpu_ns * 3 / 2;
     if (group->mishap == DRIFTING)
@@ -475,7 +568,7 @@ static void disturb(const struct group *group, int64_t arm, int64_t block, int64
 
 static void fill_waits(const struct group *group, struct wire_round *round)
 {
-    if (group->delay_ns == 0)
+    if (strcmp(group->job, "sleep") != 0)
         return;
     round->overshoot_min_ns = 9000 + round->block * 10;
     round->overshoot_p50_ns = 60000 + round->block * 100;
@@ -525,6 +618,10 @@ static struct wire_round make_round(const struct group *group, int64_t first_cel
     round.switches_involuntary = round.faults_minor = round.faults_major = 0;
     round.runq_ns = 1500;
     round.cpu_start = round.cpu_end = 1 + worker % 2;
+    round.throttles = round.throttled_ns = 0;
+    round.steal_ticks = group->mishap == STOLEN && block == 4;
+    round.frequency_start_khz = 3600000;
+    round.frequency_end_khz = 3540000; /* as it goes */
     if (!is_harness) {
         fill_waits(group, &round);
         fill_failure(group, arm, &round);
@@ -550,8 +647,8 @@ static int put_blocks(struct store *store, const struct group *group, int64_t nu
 static int put_ready(struct store *store, const struct group *group, int64_t number, int64_t first_cell,
                      int64_t attempt, int64_t worker, struct error *err)
 {
-    static char unconverged[] = "warmup_unconverged";
-    static char *flags[] = {unconverged};
+    static char unconverged[] = "warmup_unconverged", unstable[] = "calibration_unstable";
+    static char *flags[] = {unconverged}, *unstable_flags[] = {unstable};
     struct wire_prepared cells[MOST_ARMS + 1];
     struct wire_ready ready = {.group = number, .attempt = attempt, .cells = cells};
     for (; ready.cell_count <= arm_count(group); ready.cell_count++)
@@ -561,6 +658,8 @@ static int put_ready(struct store *store, const struct group *group, int64_t num
                                                          .warmup_ns = 1000000};
     if (group->mishap == FAULTS)
         cells[1].flags = (struct wire_texts){flags, 1};
+    if (group->mishap == UNSTABLE)
+        cells[1].flags = (struct wire_texts){unstable_flags, 1};
     return store_put_ready(store, worker, &ready, err);
 }
 
