@@ -41,6 +41,7 @@ struct fleet {
     int64_t start_base_ns; /* of the gang whose goes are being sent; 0: none */
     struct unreachable *unreachable;
     char *slot_failure; /* why a local worker was given up */
+    bool slot_refused;  /* for want of something that the user can put right */
     int interrupts;
     int64_t stop_by_ns;
     bool closing;        /* workers were told to end: their ends are no news */
@@ -225,8 +226,10 @@ static void take_deaths(struct fleet *fleet)
         feed(fleet, (struct schedule_event){.kind = event.over ? SCHEDULE_SLOT_OVER : SCHEDULE_SLOT_LOST,
                                             .slot = event.slot,
                                             .text = event.text});
-        if (event.over && !fleet->slot_failure)
+        if (event.over && !fleet->slot_failure) {
             fleet->slot_failure = memory_text(event.text);
+            fleet->slot_refused = event.refused;
+        }
         free(event.text);
     }
 }
@@ -469,7 +472,8 @@ int fleet_gather(struct fleet *fleet, int64_t expect, int64_t timeout_ns, struct
         if (fleet->interrupts)
             return error_set(err, ERROR_INTERRUPTED, "interrupted before all workers were there");
         if (fleet->slot_failure)
-            return error_set(err, ERROR_INTERNAL, "a worker cannot start: %s", fleet->slot_failure);
+            return error_set(err, fleet->slot_refused ? ERROR_USAGE : ERROR_INTERNAL,
+                             "a worker cannot start: %s", fleet->slot_failure);
         if (clock_monotonic_ns() >= until_ns)
             return too_late(fleet, wanted, timeout_ns, err);
         turn(fleet, until_ns);

@@ -432,6 +432,12 @@ static void plan_restart(struct slot *slot, int64_t now_ns)
     slot->over = slot->early >= LAUNCH_MAX_EARLY || slot->starts > LAUNCH_MAX_RESTARTS;
 }
 
+/* Its own exit code for "not here": something is missing, and starting it again will not bring it. */
+static bool is_refusal(const struct slot *slot, int status)
+{
+    return !slot->registered && WIFEXITED(status) && WEXITSTATUS(status) == error_exit_code(ERROR_USAGE);
+}
+
 /* It ended as it was asked to. */
 static void slot_renew(struct slot *slot, int64_t now_ns)
 {
@@ -463,9 +469,13 @@ void launch_reap(struct launch *launch, int64_t now_ns)
             slot_renew(slot, now_ns);
             continue;
         }
+        bool refused = is_refusal(slot, status);
         plan_restart(slot, now_ns);
-        event_add(launch, (struct launch_event){
-                              .slot = (int64_t)i, .over = slot->over, .text = story_of(slot, status)});
+        slot->over = slot->over || refused;
+        event_add(launch, (struct launch_event){.slot = (int64_t)i,
+                                                .over = slot->over,
+                                                .refused = refused,
+                                                .text = story_of(slot, status)});
     }
 }
 

@@ -36,8 +36,9 @@ struct launch_config {
 /* What became of a slot. */
 struct launch_event {
     int64_t slot;
-    bool over;  /* it is given up */
-    char *text; /* "its process exited with status 3: last line"; free() it */
+    bool over;    /* it is given up */
+    bool refused; /* it said itself that it cannot run here: exit status 2 before it registered */
+    char *text;   /* "its process exited with status 3: last line"; free() it */
 };
 
 /* Remembers the CPU affinity of the caller: workers get it, whatever the caller pins itself to later. */

@@ -121,6 +121,15 @@ class Trouble(EndToEnd):
         self.assertNotEqual(done.code, 0)
         self.assertIn("no such device", done.err)
 
+    def test_a_worker_that_cannot_run_here_is_not_tried_again(self):
+        fake = self.write("worker", "#!/bin/sh\necho started >>starts\necho 'no uvloop: install python3-uvloop' >&2\nexit 2\n")
+        os.chmod(fake, 0o755)
+        done = self.run_sweep(SMALL_SWEEP, "--workers", "1", "--progress", "none", env={"COREFAN_WORKER": fake})
+        self.assertEqual(done.code, 2, done.err)
+        self.assertIn("install python3-uvloop", done.err)
+        self.assertEqual((self.scratch / "starts").read_text(), "started\n")
+        self.assertFalse((self.scratch / "run").exists())
+
     def test_missing_worker_binary(self):
         done = self.run_sweep(SMALL_SWEEP, env={"COREFAN_WORKER": "/nonexistent/corefan-worker"})
         self.assert_one_line(done, 2, "/nonexistent/corefan-worker")
