@@ -475,26 +475,41 @@ static void print_reasons(FILE *out, const struct summary *summary, const struct
 }
 
 /* Flags of cells whose verdict does not tell of them: "note: cpu_resolution (gather, taskgroup)". */
+static void note_cell(struct line *line, const struct summary *summary, const struct summary_cell *cell,
+                      int flag)
+{
+    if (summary->runtime_count > 1)
+        line_add(line, "%s ", cell->runtime);
+    line_add(line, "%s", cell->arm);
+    if (flag == SUMMARY_FLAG_EARLY_TIMERS)
+        line_add(line, " %.0f", cell->early_waits.value);
+}
+
+/* "flag (arm, arm)", when some cell of the group has it */
+static void note_flag(struct line *line, const struct summary *summary, const struct summary_group *group,
+                      int flag)
+{
+    const char *between = NULL;
+    for (size_t i = 0; i < group->cell_count; i++) {
+        const struct summary_cell *cell = &summary->cells[group->cells[i]];
+        if (!(cell->flags >> flag & 1))
+            continue;
+        if (between)
+            line_add(line, "%s", between);
+        else
+            line_add(line, "%s%s (",
+                     line->length ? "; " : "  note: ", summary_flag_name((enum summary_flag)flag));
+        note_cell(line, summary, cell, flag);
+        between = ", ";
+    }
+    line_add(line, "%s", between ? ")" : "");
+}
+
 static void print_notes(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
-    for (int flag = SUMMARY_FLAG_CALIBRATION_UNSTABLE; flag <= SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT; flag++) {
-        const char *before = line.length ? "; " : "  note: ", *named = "";
-        for (size_t i = 0; i < group->cell_count; i++) {
-            const struct summary_cell *cell = &summary->cells[group->cells[i]];
-            if (!(cell->flags >> flag & 1))
-                continue;
-            if (*before)
-                line_add(&line, "%s%s (", before, summary_flag_name((enum summary_flag)flag));
-            before = "";
-            line_add(&line, "%s%s%s%s", named, summary->runtime_count > 1 ? cell->runtime : "",
-                     summary->runtime_count > 1 ? " " : "", cell->arm);
-            if (flag == SUMMARY_FLAG_EARLY_TIMERS)
-                line_add(&line, " %.0f", cell->early_waits.value);
-            named = ", ";
-        }
-        line_add(&line, "%s", *before ? "" : ")");
-    }
+    for (int flag = SUMMARY_FLAG_CALIBRATION_UNSTABLE; flag <= SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT; flag++)
+        note_flag(&line, summary, group, flag);
     if (line.length)
         line_print(&line, out);
 }
