@@ -3,7 +3,8 @@
  *   sequential        1 child in flight; where children wait, at least one wake-up per child
  *   concurrent arms   all N in flight at once; at most N wake-ups
  *   empty             none in flight
- *   every arm         no wait ended before its deadline
+ *   every arm         no wait ended before its deadline; where children wait, each one does, and the fan-out
+ *                     takes at least the delay that was asked for (sequential: N of them)
  *
  * A round that breaks it is an error, not a number.  Where children fail, stall or time out, fewer may be
  * started, cancelled waits end at once and some are over before the loop gets to poll: then only the upper
@@ -17,8 +18,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL when the round holds, else buf with what is broken, in figures. `waits`: children of this job wait. */
-const char *proof_judge(const struct wire_cell *cell, bool waits, const struct wire_round *round, char *buf,
-                        size_t size);
+/* What the runtime knows of a round beyond its raw values. */
+struct proof_facts {
+    bool waits;          /* children of this job wait */
+    int64_t waits_ended; /* by their timer */
+    int64_t span_ns;     /* on the runtime's own clock, from before the first fan-out to after the last */
+};
+
+/* NULL when the round holds, else buf with what is broken, in figures. */
+const char *proof_judge(const struct wire_cell *cell, const struct proof_facts *facts,
+                        const struct wire_round *round, char *buf, size_t size);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* What the clocks said, and how the fan-outs ended. */
 struct timing {
-    int64_t launch_ns; /* on the runtime's clock */
+    int64_t launch_ns, return_ns; /* on the runtime's clock */
     int64_t wall0_ns, cpu0_ns, cpu1_ns, wall1_ns;
     struct outcome outcome;
 };
@@ -36,6 +36,7 @@ static int time_fanouts(struct round_bench *bench, int64_t loops, struct timing 
     int rc = repeat_run(bench->runtime, &bench->repeat, &ret->outcome, err);
     ret->cpu1_ns = clock_thread_cpu_ns();
     ret->wall1_ns = clock_monotonic_ns();
+    ret->return_ns = runtime_now(bench->runtime);
     return rc;
 }
 
@@ -159,11 +160,14 @@ static int book_failures(struct round_bench *bench, const struct timing *timing,
 static void judge(const struct round_bench *bench, const struct timing *timing, struct wire_round *round)
 {
     char text[256];
+    struct proof_facts facts = {.waits = bench->slab->job->waits,
+                                .waits_ended = (int64_t)bench->runtime->waits.count,
+                                .span_ns = timing->return_ns - timing->launch_ns};
     bool may_fail = bench->cell->fail.present || bench->cell->timeout_ns > 0;
     if (timing->outcome.kind != OUTCOME_OK && !may_fail)
         round->error = memory_format("%s ended with an error after %llu of %lld fan-outs", bench->cell->arm,
                                      (unsigned long long)bench->repeat.done, (long long)bench->loops);
-    else if (proof_judge(bench->cell, bench->slab->job->waits, round, text, sizeof text))
+    else if (proof_judge(bench->cell, &facts, round, text, sizeof text))
         round->error = memory_text(text);
 }
 

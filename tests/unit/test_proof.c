@@ -29,7 +29,9 @@ static const char *judge(const struct wire_cell *cell, bool waits, const struct 
     round.max_in_flight = counted->in_flight;
     round.wakeups = counted->wakeups;
     round.early = counted->early;
-    return proof_judge(cell, waits, &round, buf, size);
+    const struct proof_facts facts = {
+        .waits = waits, .waits_ended = cell->fanout * fanouts, .span_ns = INT64_MAX};
+    return proof_judge(cell, &facts, &round, buf, size);
 }
 
 static void expect(const struct wire_cell *cell, bool waits, int64_t fanouts, const struct counted *counted)
@@ -115,9 +117,68 @@ static void uv_timer_is_known_to_be_early(void **state)
     expect(&cell, true, 1, &apart);
 }
 
+struct waited {
+    const char *arm, *wait;
+    int64_t waits_ended, span_ns, early;
+    const char *broken;
+};
+
+static void waits_are_as_many_and_as_long_as_asked_for(void **state)
+{
+    (void)state;
+    static const struct waited rows[] = {
+        {"gather", "timerfd", 40, 1000, 0, NULL},
+        {"gather", "timerfd", 40, 999, 0, "gather took 999 ns, less than its waits of 1000 ns"},
+        {"gather", "timerfd", 39, 1000, 0, "39 of 40 children waited"},
+        {"gather", "timerfd", 0, 1000, 0, "0 of 40 children waited"},
+        {"sequential", "timerfd", 40, 40000, 0, NULL},
+        {"sequential", "timerfd", 40, 39999, 0, "sequential took 39999 ns, less than its waits of 40000 ns"},
+        {"empty", "timerfd", 0, 3, 0, NULL},
+        {"gather", "uv_timer", 40, 500, 2, NULL}, /* early by design */
+        {"gather", "uv_timer", 40, 500, 0, "less than its waits"},
+        {"gather", "uv_timer", 12, 500, 2, "12 of 40 children waited"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct waited *row = &rows[i];
+        bool sequential = strcmp(row->arm, "sequential") == 0, empty = strcmp(row->arm, "empty") == 0;
+        struct wire_cell cell = cell_of(row->arm, row->wait);
+        struct wire_round round;
+        char buf[256];
+        cell.delay_ns = 1000;
+        wire_round_init(&round);
+        round.fanouts = 1;
+        round.early = row->early;
+        round.wakeups = round.max_in_flight = empty ? 0 : 40;
+        round.max_in_flight = sequential ? 1 : round.max_in_flight;
+        const struct proof_facts facts = {true, row->waits_ended, row->span_ns};
+        const char *text = proof_judge(&cell, &facts, &round, buf, sizeof buf);
+        if (row->broken ? !text || !strstr(text, row->broken) : text != NULL)
+            fail_msg("row %zu: '%s'", i, text ? text : "fine");
+        cell.stall.present = true;
+        assert_null(proof_judge(&cell, &facts, &round, buf, sizeof buf));
+    }
+}
+
+static void no_figure_overflows(void **state)
+{
+    (void)state;
+    struct wire_cell cell = cell_of("sequential", "timerfd");
+    const struct proof_facts facts = {true, 40, INT64_MAX - 1};
+    struct wire_round round;
+    char buf[256];
+    cell.delay_ns = INT64_MAX / 2;
+    wire_round_init(&round);
+    round.fanouts = round.max_in_flight = 1;
+    round.early = 0;
+    round.wakeups = 40;
+    assert_non_null(proof_judge(&cell, &facts, &round, buf, sizeof buf));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_are_as_many_and_as_long_as_asked_for),
+        cmocka_unit_test(no_figure_overflows),
         cmocka_unit_test(waits_are_proven_by_flight_and_wakeups),
         cmocka_unit_test(what_does_not_wait_owes_no_wakeups),
         cmocka_unit_test(where_children_fail_only_upper_bounds_hold),

@@ -1,0 +1,149 @@
+/* round: arms and jobs that are not what they claim to be, on real time and in virtual time. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "worker/round.h"
+#include "worker/runtime/runtime.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <uv.h>
+
+#include <cmocka.h>
+
+enum { children = 6 };
+
+static char *constant(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static struct wire_cell cell_of(const char *arm, const char *job, int64_t delay_ns)
+{
+    return (struct wire_cell){.arm = constant(arm),
+                              .job = constant(job),
+                              .fanout = children,
+                              .delay_ns = delay_ns,
+                              .wait = constant("timerfd"),
+                              .clients = 1,
+                              .phase = constant("together")};
+}
+
+/* What the cell says, and who really does it: the arm and the cell that the children are made from. */
+struct fraud {
+    struct wire_cell said;
+    const char *arm;
+    struct wire_cell done;
+    const char *error; /* NULL: it is honest */
+};
+
+static void run(struct runtime *runtime, const struct fraud *fraud)
+{
+    struct counters counters;
+    struct slab slab;
+    struct round_bench bench;
+    struct wire_round round;
+    struct error err;
+    struct rng chance = rng_stream(1, 1);
+    counters_open(&counters);
+    assert_int_equal(slab_open(runtime, &fraud->done, &slab, &err), 0);
+    round_bench_init(&bench, runtime, &counters, &fraud->said, arm_find(fraud->arm), &slab);
+    assert_int_equal(round_run(&bench, &chance, &round, &err), 0);
+    print_message("%s by %s: %s\n", fraud->said.arm, fraud->arm, round.error ? round.error : "fine");
+    if (fraud->error) {
+        assert_non_null(round.error);
+        assert_non_null(strstr(round.error, fraud->error));
+    } else {
+        assert_null(round.error);
+    }
+    assert_true(round.wall_ns > 0 && round.cpu_ns > 0); /* the figures are kept */
+    free(round.error);
+    slab_close(&slab);
+    counters_close(&counters);
+}
+
+static void run_all(struct runtime *runtime)
+{
+    const int64_t delay_ns = 3 * NS_PER_MS;
+    const struct wire_cell gather = cell_of("gather", "sleep", delay_ns);
+    const struct wire_cell sequential = cell_of("sequential", "sleep", delay_ns);
+    const struct wire_cell taskgroup = cell_of("taskgroup", "noop", 0);
+    const struct wire_cell empty = cell_of("empty", "sleep", delay_ns);
+    const struct wire_cell shorter = cell_of("gather", "sleep", delay_ns / 2);
+    const struct fraud frauds[] = {
+        {gather, "gather", gather, NULL},
+        {sequential, "sequential", sequential, NULL},
+        {taskgroup, "taskgroup", taskgroup, NULL},
+        {empty, "empty", gather, NULL},
+        {gather, "sequential", gather, "gather had 1 of 6 children in flight, not 6"}, /* secretly serial */
+        {taskgroup, "sequential", taskgroup, "taskgroup had 1 of 6 children in flight, not 6"},
+        {gather, "empty", gather, "gather had 0 of 6 children in flight, not 6"},
+        {sequential, "gather", sequential, "sequential had 6 of 6 children in flight, not 1"},
+        {empty, "tasks", gather, "empty had 6 of 6 children in flight, not 0"},
+        {gather, "gather", shorter, ", less than its waits of 3000000 ns"}, /* children that end early */
+        {sequential, "sequential", shorter, ", less than its waits of 18000000 ns"},
+    };
+    for (size_t i = 0; i < sizeof frauds / sizeof frauds[0]; i++)
+        run(runtime, &frauds[i]);
+}
+
+static void frauds_are_found_in_virtual_time(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    runtime_init_virtual(&runtime);
+    run_all(&runtime);
+    runtime_release(&runtime);
+}
+
+static void frauds_are_found_in_real_time(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    struct error err;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(runtime_init(&runtime, &loop, &err), 0);
+    run_all(&runtime);
+    runtime_release(&runtime);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+/* Children that do not wait at all, though their job is one that does. */
+static void children_that_do_not_wait_are_found(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    struct counters counters;
+    struct slab slab;
+    struct round_bench bench;
+    struct wire_round round;
+    struct error err;
+    struct rng chance = rng_stream(1, 1);
+    const struct wire_cell said = cell_of("gather", "sleep", NS_PER_MS), done = cell_of("gather", "noop", 0);
+    runtime_init_virtual(&runtime);
+    counters_open(&counters);
+    assert_int_equal(slab_open(&runtime, &done, &slab, &err), 0);
+    slab.job = job_find("sleep");
+    round_bench_init(&bench, &runtime, &counters, &said, arm_find("gather"), &slab);
+    assert_int_equal(round_run(&bench, &chance, &round, &err), 0);
+    assert_non_null(round.error);
+    assert_string_equal(round.error, "0 of 6 children waited");
+    free(round.error);
+    slab_close(&slab);
+    counters_close(&counters);
+    runtime_release(&runtime);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frauds_are_found_in_virtual_time),
+        cmocka_unit_test(frauds_are_found_in_real_time),
+        cmocka_unit_test(children_that_do_not_wait_are_found),
+    };
+    return cmocka_run_group_tests_name("round", tests, NULL, NULL);
+}
