@@ -154,12 +154,12 @@ static int read_command_line(int argc, char **argv, struct arguments *ret)
 
 /* ---- threads and their places ---- */
 
-/* A launched worker must not outlive its launcher, whatever ends that one. */
+/* A launched worker must not outlive its launcher, whatever ends that one, not even when it is stopped itself. */
 static int bind_to_parent(const struct arguments *arguments, pid_t parent, struct error *err)
 {
     if (!arguments->launched)
         return 0;
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         return error_set(err, ERROR_INTERNAL, "cannot bind to the parent: %s", strerror(errno));
     if (getppid() != parent)
         return error_set(err, ERROR_INTERNAL, "the launcher is gone");
