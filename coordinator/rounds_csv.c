@@ -18,8 +18,15 @@ static void put_quoted(FILE *out, const char *text)
 
 static void put_row(FILE *out, const struct store_cell *cell, const struct store_round *round)
 {
-    put_quoted(out, cell->id);
-    (void)fprintf(out, ",%" PRId64, round->worker);
+    const char *texts[] = {cell->id, cell->runtime, cell->spec.arm, cell->spec.job};
+    const int64_t keys[] = {cell->spec.fanout, cell->spec.delay_ns, cell->spec.clients, cell->cores,
+                            round->worker};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        (void)fputs(i ? "," : "", out);
+        put_quoted(out, texts[i]);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        (void)fprintf(out, ",%" PRId64, keys[i]);
     const int64_t values[] = {
 #define X(name) round->raw.name,
         WIRE_ROUND_INTEGERS(X)
@@ -53,7 +60,7 @@ int rounds_csv_write(struct store *store, FILE *out, struct error *err)
     int status = store_load(store, &run, err);
     if (status < 0)
         return -1;
-    (void)fputs("id,worker", out);
+    (void)fputs("id,runtime,arm,job,fanout,delay_ns,clients,cores,worker", out);
 #define X(name) (void)fputs("," #name, out);
     WIRE_ROUND_INTEGERS(X)
 #undef X

@@ -192,6 +192,41 @@ static void note_in_run(const struct summary_cell *cell, struct summary *summary
         summary->flagged_by[flag] += cell->flagged_by[flag];
 }
 
+/* What a worker said when it had made this cell ready; NULL when nothing is stored. */
+static const struct wire_prepared *find_prepared(const struct store_run *run, int64_t cell, int64_t worker)
+{
+    size_t lo = 0, hi = run->prepared_count;
+    while (lo < hi) { /* by cell, then worker */
+        size_t middle = lo + (hi - lo) / 2;
+        const struct store_prepared *at = &run->prepared[middle];
+        bool before = at->said.cell != cell ? at->said.cell < cell : at->worker < worker;
+        lo = before ? middle + 1 : lo;
+        hi = before ? hi : middle;
+    }
+    const struct store_prepared *found = &run->prepared[lo];
+    return lo < run->prepared_count && found->said.cell == cell && found->worker == worker ? &found->said
+                                                                                           : NULL;
+}
+
+static void note_effort(const struct store_run *run, const struct cell_rounds *rounds,
+                        struct summary_cell *cell)
+{
+    const struct round_value *value = rounds->values;
+    for (size_t i = 0; i < cell->worker_count; i++) {
+        struct summary_cell_worker *worker = &cell->workers[i];
+        const struct wire_prepared *said = find_prepared(run, cell->number, worker->worker);
+        const int64_t fanouts = value->raw->fanouts;
+        bool same = true;
+        for (int64_t n = 0; n < worker->n; n++, value++) {
+            worker->timed_ns += (double)value->raw->wall_ns;
+            same = same && value->raw->fanouts == fanouts;
+        }
+        worker->fanouts_of_round = same ? figure((double)fanouts) : no_figure("differs");
+        worker->warmups = known_or(said ? said->warmups : WIRE_NULL, 1, "not_stored");
+        worker->warmup_ns = known_or(said ? said->warmup_ns : WIRE_NULL, 1, "not_stored");
+    }
+}
+
 static void keep_values(const struct cell_rounds *rounds, struct summary_cell *cell)
 {
     cell->values = memory_zeroed(rounds->count, sizeof *cell->values);
@@ -210,6 +245,7 @@ static void add_cell(const struct cell_context *context, struct summary *summary
     summary_fill_cell(context, cell);
     summary_judge_cell(context, cell);
     keep_values(context->own, cell);
+    note_effort(context->run, context->own, cell);
     note_in_group(cell, group);
     note_in_run(cell, summary);
     group->cells[group->cell_count++] = index;
@@ -309,29 +345,6 @@ static void count_runtimes(struct summary *summary)
     }
 }
 
-/* ---- runtimes against each other ---- */
-
-static struct summary_figure over(const struct stats_estimate *a, const struct stats_estimate *b)
-{
-    if (!a->known || !b->known || b->value <= 0)
-        return no_figure("no_value");
-    return figure(a->value / b->value);
-}
-
-static void compare_runtimes(struct summary *summary, const struct summary_group *group)
-{
-    for (size_t i = 0; i < group->cell_count; i++) {
-        struct summary_cell *cell = &summary->cells[group->cells[i]];
-        size_t first = 0;
-        while (strcmp(summary->cells[group->cells[first]].arm, cell->arm) != 0)
-            first++;
-        const struct summary_cell *against = &summary->cells[group->cells[first]];
-        cell->first_of_arm = first == i;
-        cell->wall_over_first_x = over(&cell->wall_ns.p50, &against->wall_ns.p50);
-        cell->cpu_over_first_x = over(&cell->cpu_ns.p50, &against->cpu_ns.p50);
-    }
-}
-
 /* ---- the whole ---- */
 
 int summary_build(struct store *store, struct summary **ret, struct error *err)
@@ -347,8 +360,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
     count_runtimes(summary);
     summary_fill_efficiency(summary);
     summary_find(summary);
-    for (size_t i = 0; i < summary->group_count; i++)
-        compare_runtimes(summary, &summary->groups[i]);
+    summary_compare_runtimes(summary);
     summary_fill_lab(summary);
     *ret = summary;
     return 0;
@@ -388,6 +400,7 @@ void summary_free(struct summary *summary)
         free(summary->lab_verdicts[i].reason);
     free(summary->lab_verdicts);
     free(summary->lab);
+    free(summary->contrasts);
     free(summary->conditions);
     free(summary->thresholds);
     free(summary->precisions);

@@ -93,6 +93,9 @@ struct summary_round {
 struct summary_cell_worker {
     int64_t worker, n;
     double wall_p50_ns, cpu_p50_ns, throughput_per_s;
+    double timed_ns;                          /* wall time of its rounds that are numbers */
+    struct summary_figure fanouts_of_round;   /* where it is the same in all of them */
+    struct summary_figure warmups, warmup_ns; /* rounds before the first one, and their wall time */
 };
 
 struct summary_cell {
@@ -133,10 +136,9 @@ struct summary_cell {
     /* when stalls: how late those woke that did not, against the start of the fan-out (SPEC.md, round) */
     struct summary_figure stall_overshoot_p50_ns;
 
-    struct summary_figure wall_over_first_x,
-        cpu_over_first_x; /* p50s over those of the same arm of its group on the
-                                                                  run's first runtime that has it */
-    bool first_of_arm;    /* it is that one itself */
+    /* p50s over those of the same arm on the first runtime of its group that has it */
+    struct summary_figure wall_over_first_x, cpu_over_first_x;
+    bool first_of_arm; /* it is that one itself */
 
     struct summary_cell_worker *workers;
     size_t worker_count;
@@ -170,6 +172,14 @@ struct summary_precision {
     int64_t rounds, processes, most; /* per process; measured ones; the most rounds that there can be */
     struct summary_figure
         missing_ns; /* of measuring, as intervals shrink with the root of n; 0 when reached */
+};
+
+/* What a runtime's CPU per fan-out comes to in one group, against the first runtime that has the same arm. */
+struct summary_contrast {
+    size_t group; /* index */
+    size_t first; /* a cell of the runtime that is compared with */
+    size_t lowest,
+        highest; /* cells of the other one: the least and the largest cpu_over_first_x of its arms */
 };
 
 /* One line per cell that ran on several cores, against the same cell on one. */
@@ -269,6 +279,9 @@ struct summary {
     size_t conditions_failed;         /* some cell fails */
     size_t conditions_undecided;      /* none fails, but not every cell passes */
     struct summary_figure elapsed_ns; /* of the run, on a clock that does not step */
+
+    struct summary_contrast *contrasts; /* by group, then runtime */
+    size_t contrast_count;
 
     struct summary_lab_row *lab;
     struct summary_lab_verdict *lab_verdicts;

@@ -122,6 +122,9 @@ int summary_judge_thresholds(struct store *store, struct summary *summary, struc
 /* The groups that are told in words. */
 void summary_find(struct summary *summary);
 
+/* Runtimes against each other, once all cells are there. */
+void summary_compare_runtimes(struct summary *summary);
+
 /* Rows and verdicts of the lab, once all cells are there. */
 void summary_fill_lab(struct summary *summary);
 

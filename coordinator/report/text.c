@@ -646,11 +646,30 @@ static void print_side_by_side(FILE *out, const struct summary *summary, const s
     }
 }
 
+/* "asyncio needs 12.3x (sequential) to 16.0x (gather) the CPU time that libuv needs." */
+static void tell_contrast(FILE *out, const struct summary *summary, const struct summary_contrast *contrast)
+{
+    const struct summary_cell *lowest = &summary->cells[contrast->lowest],
+                              *highest = &summary->cells[contrast->highest];
+    char least[FIGURE_BYTES], most[FIGURE_BYTES];
+    struct line line = {.length = 0};
+    line_add(&line, "%s needs %s (%s)", lowest->runtime, ratio(least, true, lowest->cpu_over_first_x.value),
+             lowest->arm);
+    if (lowest != highest)
+        line_add(&line, " to %s (%s)", ratio(most, true, highest->cpu_over_first_x.value), highest->arm);
+    line_add(&line, " the CPU time per fan-out that %s needs.", summary->cells[contrast->first].runtime);
+    line_print(&line, out);
+}
+
+/* Groups of one runtime have no contrast. */
 static void print_runtimes(FILE *out, const struct summary *summary)
 {
-    for (size_t i = 0; i < summary->group_count && summary->runtime_count > 1; i++)
-        if (summary->groups[i].cell_count > 1)
-            print_side_by_side(out, summary, &summary->groups[i]);
+    for (size_t i = 0; i < summary->contrast_count; i++) {
+        size_t group = summary->contrasts[i].group;
+        if (i == 0 || summary->contrasts[i - 1].group != group)
+            print_side_by_side(out, summary, &summary->groups[group]);
+        tell_contrast(out, summary, &summary->contrasts[i]);
+    }
 }
 
 /* ---- the lab ---- */
@@ -683,8 +702,9 @@ static void print_lab(FILE *out, const struct summary *summary)
     for (size_t i = 0; i < summary->lab_verdict_count; i++) {
         const struct summary_lab_verdict *verdict = &summary->lab_verdicts[i];
         struct line line = {.length = 0};
-        line_add(&line, "experiment %s: on %s it %s: %s.", verdict->experiment, verdict->runtime,
-                 verdict->reproduces ? "reproduces" : "does not reproduce", verdict->reason);
+        line_add(&line, "Experiment %s, %s on %s: %s.", verdict->experiment,
+                 verdict->reproduces ? "reproduces" : "does not reproduce", verdict->runtime,
+                 verdict->reason);
         line_print(&line, out);
     }
 }

@@ -3,14 +3,19 @@ gives to other tools."""
 import csv
 import json
 import os
+import pathlib
 import shutil
 import signal
 import sqlite3
 import stat
+import sys
 import time
 import unittest
 
 from harness import COREFAN, EndToEnd, children_of
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+import pyperf_grammar  # noqa: E402  (beside the golden files)
 
 SWEEP = """\
 name: runtimes
@@ -113,9 +118,8 @@ class OtherTools(EndToEnd):
         return done.out
 
     def test_pyperf_grammar(self):
-        """What pyperf's loader asks of a suite of format 1.0."""
         suite = json.loads(self.report("--format", "pyperf"))
-        self.assertEqual(suite["version"], "1.0")
+        self.assertEqual(list(pyperf_grammar.check_suite(suite)), [])
         names = [benchmark["metadata"]["name"] for benchmark in suite["benchmarks"]]
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual(len(names), 2 * 3)
@@ -124,9 +128,6 @@ class OtherTools(EndToEnd):
             self.assertEqual(benchmark["metadata"]["unit"], "second")
             values = [value for run in benchmark["runs"] for value in run["values"]]
             self.assertEqual(len(values), 6)
-            for value in values:
-                self.assertIsInstance(value, float)
-                self.assertGreater(value, 0)
             name = benchmark["metadata"]["name"]
             metric = cells[name.removesuffix(" cpu")]["cpu_ns" if name.endswith(" cpu") else "wall_ns"]
             self.assertAlmostEqual(min(values), metric["min"] / 1e9, places=12)

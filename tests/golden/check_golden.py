@@ -15,12 +15,15 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+import pyperf_grammar
+
 HERE = pathlib.Path(__file__).resolve().parent
 SCENARIOS = ("lab", "troubled", "one_block", "two_blocks", "five_blocks", "many_blocks", "two_runtimes", "gated", "failure",
-             "disturbed")
-KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json"), "two_runtimes": ("text", "csv"),
-        "gated": ("text", "json", "junit"), "failure": ("text", "json"), "disturbed": ("text",)}
-SUFFIX = {"text": "txt", "json": "json", "csv": "csv", "junit": "xml"}
+             "disturbed", "published")
+KEPT = {"lab": ("text", "json", "csv"), "troubled": ("text", "json"), "one_block": ("text", "json"),
+        "two_runtimes": ("text", "csv", "pyperf", "rounds"), "gated": ("text", "json", "junit"), "failure": ("text", "json"),
+        "disturbed": ("text",), "published": ("text", "json")}
+SUFFIX = {"text": "txt", "json": "json", "csv": "csv", "junit": "xml", "pyperf": "pyperf.json", "rounds": "rounds.csv"}
 MISTAKES = []
 
 
@@ -249,6 +252,77 @@ def check_junit(text, summary):
     expect(suite.get("tests") == str(len(cases)), "junit: tests")
 
 
+def check_pyperf(text, db):
+    """What pyperf would load, and the same values as in the store."""
+    suite = json.loads(text, parse_constant=no_constant)
+    for mistake in pyperf_grammar.check_suite(suite):
+        expect(False, f"pyperf: {mistake}")
+    found = {benchmark["metadata"]["name"]: benchmark["runs"] for benchmark in suite["benchmarks"]}
+    ids = [row[0] for row in db.execute("select id from cells where not harness")]
+    for cell_id in ids:
+        rows = db.execute(
+            "select worker, wall_ns, cpu_ns, fanouts from counted_rounds join cells on cells.number = cell"
+            " where id = ? and error is null and not harness order by worker, block", (cell_id,)).fetchall()
+        name = "".join("?" if c < " " or c == "\x7f" else c for c in cell_id)
+        for benchmark, column in ((name, 1), (name + " cpu", 2)):
+            runs = found.pop(benchmark, [])
+            workers = [run["metadata"]["corefan_worker"] for run in runs]
+            expect(workers == sorted({row[0] for row in rows}), f"pyperf: {benchmark}: a run per worker")
+            values = [value for run in runs for value in run["values"]]
+            wanted = [row[column] / row[3] / 1e9 for row in rows]
+            expect(len(values) == len(wanted) and all(map(math.isclose, values, wanted)), f"pyperf: {benchmark}: values")
+            expect(all(run["metadata"]["loops"] == rows[0][3] for run in runs), f"pyperf: {benchmark}: loops")
+            total = math.fsum(run["metadata"]["duration"] for run in runs)
+            expect(math.isclose(total, sum(row[1] for row in rows) / 1e9), f"pyperf: {benchmark}: duration")
+            warmups = [loops * value for run in runs for loops, value in run.get("warmups", ())]
+            expect(all(math.isclose(spent, 1e-3) for spent in warmups) and len(warmups) == len(runs) * (column == 1),
+                   f"pyperf: {benchmark}: warm-ups {warmups}")
+    expect(not found, f"pyperf: benchmarks of no cell: {list(found)}")
+
+
+def check_rounds(text, db):
+    """Each round that counts on a line of its own, every column of the store that the protocol has."""
+    rows = list(csv.DictReader(io.StringIO(text)))
+    found = db.execute("select cells.id as id, counted_rounds.*, cells.runtime, cells.arm, cells.job, cells.fanout, cells.delay_ns,"
+                       " cells.clients, cells.cores from counted_rounds join cells on cells.number = cell"
+                       " order by cells.number, worker, block")
+    names = [column[0] for column in found.description]
+    stored = [dict(zip(names, row)) for row in found]
+    expect(len(rows) == len(stored) == text.count("\n") - 1, f"rounds: {len(rows)} rows for {len(stored)} rounds")
+    for row, wanted in zip(rows, stored):
+        expect(None not in row and None not in row.values(), f"rounds: ragged line {row}")
+        for name, value in row.items():
+            text_of = "" if wanted[name] is None else "".join("?" if c < " " or c == "\x7f" else c for c in str(wanted[name]))
+            expect(value == text_of, f"rounds: {name} is {value!r}, not {wanted[name]!r}")
+
+
+def check_lab(summary):
+    """The ratio of each row, and verdicts where every figure of an experiment is there."""
+    cells = {cell["id"]: cell for cell in summary["cells"]}
+    for row in summary["lab"]:
+        figure = cells[row["cell"]][row["metric"]]
+        value = (figure if row["metric"] == "speedup_x" else figure["p50"])["value"]
+        expect(close(row["measured"], value), f"lab: {row['cell']}: measured")
+        expect(close(row["ratio_x"], value / ((row["published_lo"] + row["published_hi"]) / 2)), f"lab: {row['cell']}: ratio")
+    judged = {row["runtime"] for row in summary["lab_verdicts"]}
+    expect(judged <= {"asyncio", "uvloop"}, f"lab: judged {judged}")
+
+
+def check_published(summary):
+    """The first runtime was made to reproduce both experiments, the second neither."""
+    told = {(row["runtime"], row["experiment"][0]): row["reproduces"] for row in summary["lab_verdicts"]}
+    expect(told == {("uvloop", "1"): True, ("uvloop", "2"): True, ("asyncio", "1"): False, ("asyncio", "2"): False},
+           f"lab: verdicts {told}")
+    figures = [(row["published"], row["metric"], row["published_lo"], row["published_hi"]) for row in summary["lab"]
+               if row["runtime"] == "uvloop"]
+    expect(figures == [("0.415 s", "wall_ns", 415e6, 415e6), ("0.0109 s", "wall_ns", 10.9e6, 10.9e6),
+                       ("38.15x", "speedup_x", 38.15, 38.15), ("0.0110 s", "wall_ns", 11e6, 11e6),
+                       ("37.87x", "speedup_x", 37.87, 37.87), ("79.3x..83.63x", "speedup_x", 79.3, 83.63),
+                       ("79.3x..83.63x", "speedup_x", 79.3, 83.63), ("478 ns +- 16", "cpu_ns", 462, 494),
+                       ("8.87 us +- 0.20", "cpu_ns", 8670, 9070), ("20.7 us +- 0.5", "cpu_ns", 20200, 21200)],
+           f"lab: published {figures}")
+
+
 def show(program, run, form):
     return subprocess.run([program, run, form], capture_output=True, text=True, check=True).stdout
 
@@ -271,6 +345,11 @@ def main():
                 expect(show(program, run, form) == texts[form], f"{scenario}: {form} differs the second time")
             with sqlite3.connect(f"file:{run}/run.db?mode=ro", uri=True) as db:
                 summary = check_json(texts["json"], db)
+                check_pyperf(texts["pyperf"], db)
+                check_rounds(texts["rounds"], db)
+            check_lab(summary)
+            if scenario == "published":
+                check_published(summary)
             if scenario == "troubled":
                 check_mishaps(summary, RAISED)
             if scenario == "disturbed":

@@ -37,7 +37,8 @@ enum mishap {
     STOPPED,
     ASTRAY,
     EARLY,
-    UNSTABLE
+    UNSTABLE,
+    APART
 };
 
 struct group {
@@ -260,6 +261,42 @@ static const struct group two_runtimes[] = {
      {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
 };
 
+/* As published: the first label reproduces both experiments, the second neither. */
+static const struct group published[] = {
+    {"40 x 10ms sleep, 1 core",
+     "sleep",
+     40,
+     10000000,
+     1,
+     9,
+     1,
+     HEALTHY,
+     APART,
+     {ARM("sequential", 415 * MS, 8.5 * MS, 40, 1), ARM("gather", 10.9 * MS, 950 * US, 1, 40),
+      ARM("taskgroup", 11.0 * MS, 850 * US, 1, 40)}},
+    {"100 x 5ms sleep, 1 core",
+     "sleep",
+     100,
+     5000000,
+     1,
+     9,
+     1,
+     HEALTHY,
+     RUNQ,
+     {ARM("sequential", 508 * MS, 21 * MS, 100, 1), ARM("gather", 6.1 * MS, 1.9 * MS, 1, 100),
+      ARM("taskgroup", 6.4 * MS, 2 * MS, 1, 100)}},
+    {"2 x noop, 1 core",
+     "noop",
+     2,
+     0,
+     1,
+     9,
+     10000,
+     HEALTHY,
+     APART,
+     {ARM("sequential", 478, 478, 0, 1), ARM("tasks", 8870, 8870, 0, 2), ARM("gather", 20700, 20700, 0, 2)}},
+};
+
 static const struct group one_block[] = {
     {"4 x 1ms sleep, 1 core",
      "sleep",
@@ -392,7 +429,7 @@ static const struct group failure[] = {
 #define HOSTILE_LABEL "py,\"3.13\"\x1b[31m"
 #define HOSTILE_HOST  "<b>box</b>\r\n\x1b[2J"
 #define LABELS        2
-static const char *const labels[LABELS] = {"libuv", HOSTILE_LABEL};
+static char libuv[] = "libuv", hostile[] = HOSTILE_LABEL, asyncio[] = "asyncio", uvloop[] = "uvloop";
 
 #define SCENARIO(name, interrupted)                                                                          \
     {                                                                                                        \
@@ -407,8 +444,23 @@ static const struct scenario {
     SCENARIO(lab, false),          SCENARIO(troubled, true),     SCENARIO(one_block, false),
     SCENARIO(two_blocks, false),   SCENARIO(five_blocks, false), SCENARIO(many_blocks, false),
     SCENARIO(two_runtimes, false), SCENARIO(gated, false),       SCENARIO(failure, false),
-    SCENARIO(disturbed, false),
+    SCENARIO(disturbed, false),    SCENARIO(published, false),
 };
+
+/* The runtimes of a scenario. */
+struct label {
+    char *name, *kind;
+};
+
+static const struct label plain[] = {{libuv, libuv}}, two[] = {{libuv, libuv}, {hostile, libuv}},
+                          pythons[] = {{uvloop, uvloop}, {asyncio, asyncio}};
+
+static const struct label *labels_of(const struct scenario *scenario)
+{
+    return strcmp(scenario->name, "two_runtimes") == 0 ? two
+           : strcmp(scenario->name, "published") == 0  ? pythons
+                                                       : plain;
+}
 
 /* ---- the plan ---- */
 
@@ -422,7 +474,7 @@ static size_t arm_count(const struct group *group)
 
 static int64_t label_count(const struct scenario *scenario)
 {
-    return strcmp(scenario->name, "two_runtimes") == 0 ? LABELS : 1;
+    return labels_of(scenario) == plain ? 1 : LABELS;
 }
 
 static struct plan_cell plan_cell(const struct group *group, int64_t number, int64_t group_number,
@@ -484,7 +536,7 @@ static struct plan *make_plan(const struct scenario *scenario)
             size_t arm = slot % (arms + 1);
             plan->cells[plan->cell_count] =
                 plan_cell(group, plan->cell_count, number, arm < arms ? group->arms[arm].name : "empty",
-                          labels[slot / (arms + 1)]);
+                          labels_of(scenario)[slot / (arms + 1)].name);
         }
     }
     return plan;
@@ -602,7 +654,10 @@ static struct wire_round make_round(const struct group *group, int64_t first_cel
     struct rng rng = rng_stream((uint64_t)(first_cell + arm_index), (uint64_t)(block * 2 + worker));
     struct wire_round round;
     wire_round_init(&round);
-    double loops = (double)group->loops;
+    /* where labels lie apart, the concurrent arms of the second do worse at waits and better without */
+    bool apart = group->mishap == APART && worker >= 2 && !is_harness && arm_index > 0;
+    double times = !apart ? 1 : group->delay_ns > 0 ? 1.25 : 0.4;
+    double loops = (double)group->loops * times;
     round.cell = first_cell + arm_index;
     round.block = block;
     round.position = arm_index;
@@ -700,18 +755,17 @@ static int put_group(struct store *store, const struct group *group, int64_t num
 
 /* ---- the run ---- */
 
-static int put_workers(struct store *store, int64_t label_total, struct error *err)
+static int put_workers(struct store *store, const struct scenario *scenario, struct error *err)
 {
-    static char corefan[] = "corefan", corefan_version[] = "0.1.0", kind[] = "libuv", libuv[] = "libuv",
-                hostile[] = HOSTILE_LABEL, libuv_version[] = "1.44.2";
+    static char corefan[] = "corefan", corefan_version[] = "0.1.0", libuv_version[] = "1.44.2";
     static char instance[] = "00112233445566778899aabbccddeeff", host[] = "box",
                 hostile_host[] = HOSTILE_HOST, boot_id[] = "boot";
     static struct wire_pair versions[] = {{corefan, corefan_version}, {libuv, libuv_version}};
-    for (int64_t worker = 0; worker < 2 * label_total; worker++) {
+    for (int64_t worker = 0; worker < 2 * label_count(scenario); worker++) {
         const struct wire_hello hello = {.instance = instance,
-                                         .runtime = kind,
-                                         .label = worker < 2 ? libuv : hostile,
-                                         .host = label_total > 1 ? hostile_host : host,
+                                         .runtime = labels_of(scenario)[worker / 2].kind,
+                                         .label = labels_of(scenario)[worker / 2].name,
+                                         .host = labels_of(scenario) == two ? hostile_host : host,
                                          .boot_id = boot_id,
                                          .pid = 4000 + worker,
                                          .slot = worker,
@@ -760,7 +814,7 @@ static int fill(struct store *store, const struct scenario *scenario, const stru
                 struct error *err)
 {
     if (put_facts(store, scenario, err) < 0 || store_put_plan(store, plan, err) < 0 ||
-        put_workers(store, label_count(scenario), err) < 0)
+        put_workers(store, scenario, err) < 0)
         return -1;
     int64_t first_cell = 0;
     for (size_t i = 0; i < scenario->group_count; i++) {
