@@ -29,7 +29,7 @@ static const char *duration(char *buf, bool known, double ns)
 static const char *ratio(char *buf, bool known, double value)
 {
     double size = fabs(value);
-    int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.01 || !(size > 0) ? 2 : 4;
     if (known)
         (void)snprintf(buf, FIGURE_BYTES, "%.*fx", decimals, value);
     return known ? buf : unknown(buf);
