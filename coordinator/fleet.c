@@ -18,7 +18,8 @@
 #define TICK_ALONE_NS    NS_PER_S /* when the loop shares the CPUs with what is measured */
 #define FRAMES_PER_TURN  256
 #define FAREWELL_NS      (300 * NS_PER_MS)
-#define FAREWELL_STEP_NS (10 * NS_PER_MS)
+#define BY_HAND_NS       (2 * NS_PER_S) /* SPEC 5.2: how long their goodbye is awaited */
+#define FAREWELL_STEP_MS 10
 
 /* A peer that a send did not reach; told to the schedule once the actions at hand are carried out. */
 struct unreachable {
@@ -391,23 +392,35 @@ void fleet_watch(struct fleet *fleet, struct launch *launch)
     fleet->launch = launch;
 }
 
-/* Workers get a moment to end by themselves, so that they can put away what they hold. */
+static bool somebody_stays(const struct fleet *fleet, int64_t since_ns)
+{
+    int64_t passed_ns = clock_monotonic_ns() - since_ns;
+    return (passed_ns < FAREWELL_NS && fleet->launch && launch_running(fleet->launch) > 0) ||
+           (passed_ns < (fleet->interrupts > 1 ? FAREWELL_NS : BY_HAND_NS) &&
+            schedule_by_hand(fleet->schedule) > 0);
+}
+
+/* Workers get a moment to end by themselves, so that they can put away what they hold; and those that we cannot
+ * end must have heard it before the connection goes. */
 static void farewell(struct fleet *fleet)
 {
-    int64_t until_ns = clock_monotonic_ns() + FAREWELL_NS;
+    int64_t since_ns = clock_monotonic_ns();
     schedule_farewell(fleet->schedule, "the run is over");
     fleet->closing = true;
     fleet->broken = (struct error){0};
     fleet->store = NULL;
     carry_out(fleet);
-    if (!fleet->launch)
-        return;
-    launch_no_more(fleet->launch);
-    while (launch_running(fleet->launch) > 0 && clock_monotonic_ns() < until_ns) {
-        struct pollfd file = {.fd = fleet->signal_fd, .events = POLLIN};
-        poll(&file, 1, (int)(FAREWELL_STEP_NS / NS_PER_MS));
-        launch_read(fleet->launch);
+    feed(fleet, (struct schedule_event){.kind = SCHEDULE_TICK}); /* who was not reached is gone */
+    if (fleet->launch)
+        launch_no_more(fleet->launch);
+    while (somebody_stays(fleet, since_ns)) {
+        struct pollfd files[] = {{.fd = fleet->signal_fd, .events = POLLIN},
+                                 {.fd = link_fd(fleet->link), .events = POLLIN}};
+        poll(files, sizeof files / sizeof *files, FAREWELL_STEP_MS);
+        if (fleet->launch)
+            launch_read(fleet->launch);
         take_signals(fleet);
+        take_frames(fleet);
     }
 }
 

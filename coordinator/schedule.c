@@ -383,6 +383,8 @@ static char *hello_refused(const struct schedule *schedule, const struct wire_he
 
 static void worker_lose(struct schedule *schedule, struct worker *worker, const char *why);
 
+static const char fresh_process[] = "its place is taken by a fresh process";
+
 static void say_goodbye(struct schedule *schedule, const struct worker *worker, const char *reason)
 {
     struct schedule_action *action = schedule_send(schedule, worker, WIRE_BYE);
@@ -402,13 +404,18 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
         return;
     }
     struct worker *worker = map_get(&schedule->instances, hello->instance, strlen(hello->instance));
+    if (!worker && schedule->phase == SCHEDULE_CLOSING) {
+        send_reject(schedule, event, "the run is over");
+        return;
+    }
     if (known && known != worker)
         worker_lose(schedule, known, "another process took its place");
     if (!worker)
         worker = worker_new(schedule, hello);
     bind_identity(schedule, worker, event);
     if (worker->state == WORKER_LEAVING) { /* the goodbye was lost with its connection */
-        say_goodbye(schedule, worker, "its place is taken by a fresh process");
+        say_goodbye(schedule, worker,
+                    schedule->phase == SCHEDULE_CLOSING ? "the run is over" : fresh_process);
         return;
     }
     if (worker->state == WORKER_LOST) {
@@ -463,7 +470,7 @@ static void worker_lose(struct schedule *schedule, struct worker *worker, const 
 void schedule_renew(struct schedule *schedule, struct worker *worker)
 {
     struct slot_state *slot = &schedule->slots[worker->slot];
-    say_goodbye(schedule, worker, "its place is taken by a fresh process");
+    say_goodbye(schedule, worker, fresh_process);
     schedule_act(schedule, SCHEDULE_RENEW)->slot = worker->slot;
     pool_remove(&worker->host->pools[worker->label], worker);
     schedule->live[worker->label]--;
@@ -723,8 +730,11 @@ static void on_message(struct schedule *schedule, const struct schedule_event *e
         on_hello(schedule, worker, event);
         return;
     }
-    if (worker && worker->state == WORKER_LEAVING)
+    if (worker && worker->state == WORKER_LEAVING) { /* whatever else it says is not heard */
+        if (type == WIRE_BYE)
+            worker_depart(schedule, worker);
         return;
+    }
     if (type == WIRE_REJECT && !worker)
         return; /* an answer to an answer would go on for ever */
     struct schedule_event refused = *event;
@@ -811,7 +821,7 @@ static void on_stop(struct schedule *schedule)
     if (schedule->phase == SCHEDULE_RUNNING) {
         schedule->phase = SCHEDULE_STOPPING;
         schedule_stop(schedule);
-    } else if (!schedule->attempts) {
+    } else if (!schedule->attempts && schedule->phase != SCHEDULE_CLOSING) {
         schedule->phase = SCHEDULE_OVER;
     }
 }
@@ -871,10 +881,22 @@ void schedule_farewell(struct schedule *schedule, const char *reason)
 {
     actions_clear(schedule);
     for (size_t i = 0; i < schedule->worker_count; i++) {
-        const struct worker *worker = schedule->workers[i];
-        if (worker->state != WORKER_LOST)
-            say_goodbye(schedule, worker, reason);
+        struct worker *worker = schedule->workers[i];
+        if (worker->state == WORKER_LOST)
+            continue;
+        say_goodbye(schedule, worker, reason);
+        worker->state = WORKER_LEAVING;
+        worker->attempt = NULL;
     }
+    schedule->phase = SCHEDULE_CLOSING;
+}
+
+int64_t schedule_by_hand(const struct schedule *schedule)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < schedule->worker_count; i++)
+        count += schedule->workers[i]->identity_bytes && schedule->workers[i]->slot == WIRE_NULL;
+    return count;
 }
 
 void schedule_progress(const struct schedule *schedule, struct schedule_progress *ret)

@@ -123,6 +123,7 @@ enum schedule_phase {
     SCHEDULE_RUNNING,
     SCHEDULE_STOPPING, /* after SCHEDULE_STOP: waits for the last results */
     SCHEDULE_OVER,     /* every group done or failed, or stopped */
+    SCHEDULE_CLOSING,  /* after schedule_farewell: waits for the answers */
 };
 
 struct schedule_progress {
@@ -154,8 +155,11 @@ void schedule_feed(struct schedule *schedule, const struct schedule_event *event
 /* The next action in order, or NULL.  Read all of them before the next event. */
 const struct schedule_action *schedule_next(struct schedule *schedule);
 
-/* Says goodbye to every live worker: fills actions. */
+/* Says goodbye to every live worker: fills actions.  From then on all that is heard is their own goodbye. */
 void schedule_farewell(struct schedule *schedule, const char *reason);
+
+/* Workers without a place that can still be reached. */
+int64_t schedule_by_hand(const struct schedule *schedule);
 
 void schedule_progress(const struct schedule *schedule, struct schedule_progress *ret);
 

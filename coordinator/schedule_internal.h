@@ -18,7 +18,7 @@ enum worker_state {
     WORKER_MEASURING, /* go sent */
     WORKER_ABORTING,  /* abort sent; its answer is awaited before its host is used again */
     WORKER_WEDGED,    /* its lease ran out: out of the pool until it answers */
-    WORKER_LEAVING,   /* told to end, since its place is renewed: whatever it still says is not heard */
+    WORKER_LEAVING,   /* told to end: all that is heard of it is its goodbye */
     WORKER_LOST,
 };
 

@@ -320,11 +320,14 @@ static void on_abort(struct session *session, struct wire_message *message)
     send_heartbeat(session);
 }
 
+/* Answered, so that the coordinator knows that it may close: a connection cut at once would take its bye along. */
 static void on_bye(struct session *session, struct wire_message *message)
 {
+    char reason[] = "as told";
     if (message->bye.reason)
         clean(message->bye.reason);
     log_line(LOG_DEBUG, "the coordinator says bye: %s", message->bye.reason ? message->bye.reason : "-");
+    send_bye(session, reason);
     end(session);
 }
 

@@ -1,5 +1,9 @@
 """Workers started by hand, and peers that do not belong: corefan run --workers 0 --expect N --listen ENDPOINT."""
+import contextlib
+import os
+import signal
 import socket
+import sqlite3
 import time
 import unittest
 
@@ -7,6 +11,15 @@ import msgpack
 import zmq
 
 from harness import COREFAN, SMALL_SWEEP, WORKER, EndToEnd
+
+
+TWO_GROUPS = """\
+rounds: 12
+warmup: 1
+arms: [sequential]
+matrix:
+  - {job: sleep, fanout: 10, delay: [9ms, 10ms]}
+"""
 
 
 def free_endpoint():
@@ -33,6 +46,31 @@ class TwoShells(EndToEnd):
 
     def test_over_ipc(self):
         self.run_by_hand(f"ipc://{self.scratch}/fleet.sock")
+
+    def test_a_worker_that_was_held_up_hears_the_end(self):
+        """What one end of a connection has not read when the other end closes is lost: the coordinator waits."""
+        endpoint = f"ipc://{self.scratch}/fleet.sock"
+        process = self.start_sweep(TWO_GROUPS, "--workers", "0", "--expect", "2", "--listen", endpoint,
+                                   "--progress", "none")
+        workers = [self.start(WORKER, "--connect", endpoint, "--cpu", "0") for _ in range(2)]
+        first = self.wait_for(self.first_worker, "the first group's result")
+        time.sleep(0.5)  # the second group's worker is another one: this one has nothing more to do
+        os.kill(first, signal.SIGSTOP)
+        self.wait_for((self.scratch / "run" / "summary.json").exists, "the summary")
+        time.sleep(0.7)
+        os.kill(first, signal.SIGCONT)
+        self.assertEqual(self.finish(process).code, 0)
+        for worker in workers:
+            self.assertEqual(self.finish(worker, timeout=10).code, 0)
+
+    def first_worker(self):
+        """Its pid, once the run's first rounds are stored."""
+        try:
+            with contextlib.closing(sqlite3.connect(f"file:{self.scratch / 'run/run.db'}?mode=ro", uri=True)) as db:
+                found = db.execute("SELECT pid FROM rounds JOIN workers ON number = worker LIMIT 1").fetchone()
+        except sqlite3.OperationalError:
+            return None
+        return found and found[0]
 
     def test_strangers_change_nothing(self):
         endpoint = free_endpoint()

@@ -1028,6 +1028,32 @@ static void test_stop_lets_go_of_what_runs(void **state)
     sim_close(&sim);
 }
 
+static void test_farewell_waits_for_the_answers(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 2, 1);
+    add_peer(&sim, "libuv", "a", "here", 0);
+    int by_hand = add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    assert_int_equal(schedule_by_hand(sim.schedule), 1);
+    schedule_farewell(sim.schedule, "the run is over");
+    take_actions(&sim);
+    int logs = sim.logs;
+    heartbeat(&sim, by_hand, "idle"); /* what else it says is not heard */
+    assert_int_equal(schedule_by_hand(sim.schedule), 1);
+    say(&sim, by_hand, (struct wire_message){.type = WIRE_BYE});
+    assert_int_equal(schedule_by_hand(sim.schedule), 0);
+    assert_int_equal(progress_of(&sim).workers_lost, 0);
+    assert_int_equal(sim.logs, logs);
+    size_t welcomes = count_sent(&sim, WIRE_WELCOME, -1);
+    add_peer(&sim, "libuv", "c", "there", WIRE_NULL); /* too late */
+    assert_int_equal(count_sent(&sim, WIRE_WELCOME, -1), welcomes);
+    assert_non_null(strstr(last_sent(&sim, WIRE_REJECT)->reason, "over"));
+    sim_close(&sim);
+}
+
 static void test_stop_keeps_a_group_that_was_just_done(void **state)
 {
     struct sim sim;
@@ -1424,6 +1450,7 @@ int main(void)
         cmocka_unit_test(test_who_may_not_register),
         cmocka_unit_test(test_slot_belongs_to_this_host),
         cmocka_unit_test(test_stop_lets_go_of_what_runs),
+        cmocka_unit_test(test_farewell_waits_for_the_answers),
         cmocka_unit_test(test_stop_keeps_a_group_that_was_just_done),
         cmocka_unit_test(test_random_mishaps_lose_nothing),
         cmocka_unit_test(test_processes_are_fresh_in_every_pass),

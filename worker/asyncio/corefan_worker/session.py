@@ -376,6 +376,7 @@ class Session:
 
     def _on_bye(self, message: dict[str, Any]) -> None:
         self._log(DEBUG, f"the coordinator says bye: {message['reason'] or '-'}")
+        self._send("bye", reason="as told")  # the coordinator keeps its socket until then
         raise Ended(0)
 
     # Answers of the loop's process
