@@ -102,6 +102,8 @@ static int do_store(struct fleet *fleet, const struct schedule_action *action, s
         return do_store_result(fleet, action, err);
     case SCHEDULE_STORE_FINISH:
         return store_finish_group(store, action->group, action->attempt, err);
+    case SCHEDULE_STORE_KEEP:
+        return store_keep_group(store, action->group, action->attempt, "interrupted", err);
     case SCHEDULE_STORE_VOID:
         return store_void_attempt(store, action->group, action->attempt, action->text, err);
     case SCHEDULE_STORE_FAIL:

@@ -649,6 +649,7 @@ static void current_result(struct schedule *schedule, struct worker *worker, con
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_RESULT);
     action->number = worker->number;
     action->result = result;
+    worker->attempt->stored |= result->round_count > 0;
     effort_take(worker->attempt, result);
     worker->next_part++;
     worker->rounds_done = rounds_taken(worker);

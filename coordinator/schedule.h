@@ -86,6 +86,7 @@ struct schedule_event {
     X(STORE_READY)  /* number, ready */                                                                      \
     X(STORE_RESULT) /* number, result */                                                                     \
     X(STORE_FINISH) /* group, attempt */                                                                     \
+    X(STORE_KEEP)   /* group, attempt: stopped by the user, what is stored counts */                         \
     X(STORE_VOID)   /* group, attempt, text */                                                               \
     X(STORE_FAIL)   /* group, text */                                                                        \
     X(STORE_EVENT)  /* word, text */                                                                         \

@@ -344,9 +344,9 @@ static void fail_group(struct schedule *schedule, struct group *group, const cha
                  group->plan->title, why);
 }
 
-static void store_finish(struct schedule *schedule, struct group *group)
+static void store_close(struct schedule *schedule, struct group *group, enum schedule_action_kind how)
 {
-    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FINISH);
+    struct schedule_action *action = schedule_act(schedule, how);
     action->group = group->plan->number;
     action->attempt = group->attempts;
     group_end(schedule, group, GROUP_DONE);
@@ -367,7 +367,7 @@ static void drop_first(struct schedule *schedule, struct shape *shape)
     schedule_log(schedule, LOG_WARNING, "group %lld (%s): the budget of %s ends after %lld of %lld processes",
                  (long long)group->plan->number, group->plan->title, budget, (long long)group->pass,
                  (long long)group->plan->processes);
-    store_finish(schedule, group);
+    store_close(schedule, group, SCHEDULE_STORE_FINISH);
 }
 
 /* Takes the group for its members; false when one of them cannot run it, and the group is failed. */
@@ -690,7 +690,7 @@ static void finish_pass(struct schedule *schedule, struct attempt *attempt)
         if (attempt->members[i]->number > group->newest)
             group->newest = attempt->members[i]->number;
     if (group->pass == group->plan->processes) {
-        store_finish(schedule, group);
+        store_close(schedule, group, SCHEDULE_STORE_FINISH);
     } else {
         group->status = GROUP_WAITING;
         shape_append(schedule, group->plan->number);
@@ -702,7 +702,7 @@ void schedule_close_kept(struct schedule *schedule)
 {
     for (int64_t i = 0; schedule->groups && i < schedule->plan->group_count; i++)
         if (schedule->groups[i].kept && schedule->groups[i].status < GROUP_DONE)
-            store_finish(schedule, &schedule->groups[i]);
+            store_close(schedule, &schedule->groups[i], SCHEDULE_STORE_KEEP);
 }
 
 /* Once nobody works for a void attempt any more: again, or never. */
@@ -731,19 +731,21 @@ static void story_add(struct group *group, int64_t attempt, const char *why)
     group->story = longer;
 }
 
-static void send_abort(struct schedule *schedule, struct worker *worker, const char *why)
+static void send_abort(struct schedule *schedule, struct worker *worker, const char *why, bool keep)
 {
     const struct attempt *attempt = worker->attempt;
     struct schedule_action *action = schedule_send(schedule, worker, WIRE_ABORT);
     action->text = memory_text(why);
-    action->message.abort = (struct wire_abort){
-        .group = attempt->group->plan->number, .attempt = attempt->number, .reason = action->text};
+    action->message.abort = (struct wire_abort){.group = attempt->group->plan->number,
+                                                .attempt = attempt->number,
+                                                .reason = action->text,
+                                                .keep = keep};
 }
 
 static void abort_member(struct schedule *schedule, struct worker *worker, const char *why)
 {
     struct attempt *attempt = worker->attempt;
-    send_abort(schedule, worker, why);
+    send_abort(schedule, worker, why, false);
     if (worker->state == WORKER_READY) {
         worker->state = WORKER_IDLE;
         worker->lease_until_ns = 0;
@@ -841,19 +843,22 @@ void schedule_member_ready(struct schedule *schedule, struct worker *worker, con
     turn_begin(schedule, attempt);
 }
 
+/* The user stopped it: what is stored counts. */
+static void attempt_keep(struct schedule *schedule, struct attempt *attempt)
+{
+    attempt->group->kept |= attempt->stored && !attempt->voided;
+    attempt_unlink(schedule, attempt);
+}
+
 static void stopped_member_done(struct schedule *schedule, struct attempt *attempt, bool complete)
 {
     attempt->partial |= !complete;
     if (attempt->measuring_count > 0)
         return;
-    if (attempt->partial || turn_next(attempt)) {
-        attempt_unlink(schedule, attempt);
-    } else if (attempt->values) { /* a whole batch: it counts, precise or not */
-        attempt->group->kept = true;
-        attempt_unlink(schedule, attempt);
-    } else {
+    if (attempt->partial || turn_next(attempt) || attempt->values)
+        attempt_keep(schedule, attempt);
+    else
         finish_pass(schedule, attempt);
-    }
 }
 
 void schedule_member_done(struct schedule *schedule, struct worker *worker, bool complete, const char *error)
@@ -915,10 +920,10 @@ static void stop_attempt(struct schedule *schedule, struct attempt *attempt)
         struct worker *worker = attempt->members[i];
         if (!worker || worker->state == WORKER_IDLE || worker->state == WORKER_ABORTING)
             continue;
-        send_abort(schedule, worker, "interrupted");
+        send_abort(schedule, worker, "interrupted", true);
     }
     if (attempt->measuring_count == 0 || attempt->voided)
-        attempt_unlink(schedule, attempt);
+        attempt_keep(schedule, attempt);
 }
 
 void schedule_stop(struct schedule *schedule)

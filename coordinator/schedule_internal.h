@@ -121,6 +121,7 @@ struct attempt {
     size_t ready_count, measuring_count, aborting_count;
     bool voided;
     bool partial; /* stopped before its end */
+    bool stored;  /* rounds of it are in the store */
     int64_t go, block;
     int64_t first_block, batch_end;  /* of the pass; of the batch */
     int64_t started_ns, measured_ns; /* assigned; first go */

@@ -27,7 +27,7 @@ static const char schema_sql[] =
     "CREATE TABLE groups("
     "  number INTEGER PRIMARY KEY, title TEXT NOT NULL, cores INTEGER NOT NULL, blocks INTEGER NOT NULL,"
     "  processes INTEGER NOT NULL, precision REAL, seed TEXT NOT NULL, expected_ns INTEGER,"
-    "  state TEXT NOT NULL DEFAULT 'planned' CHECK (state IN ('planned', 'done', 'failed')),"
+    "  state TEXT NOT NULL DEFAULT 'planned' CHECK (state IN ('planned', 'partial', 'done', 'failed')),"
     "  attempt INTEGER, reason TEXT);"
     "CREATE TABLE attempts("
     "  group_number INTEGER NOT NULL REFERENCES groups(number), attempt INTEGER NOT NULL,"
@@ -69,8 +69,8 @@ static const char schema_sql[] =
         "CREATE TABLE events(at_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);"
         /* the rounds that count */
         "CREATE VIEW counted_rounds AS SELECT rounds.* FROM rounds JOIN groups"
-        "  ON groups.number = rounds.group_number AND groups.attempt = rounds.attempt WHERE groups.state = "
-        "'done';";
+        "  ON groups.number = rounds.group_number AND groups.attempt = rounds.attempt WHERE groups.state "
+        "IN ('done', 'partial');";
 
 enum {
     PUT_FACT,
@@ -811,7 +811,9 @@ static int close_group(struct store *store, int64_t group, const char *state, in
     return 0;
 }
 
-int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err)
+/* That attempt is the one that counts, and the group is in that state for good. */
+static int settle_group(struct store *store, int64_t group, int64_t attempt, const char *state,
+                        const char *reason, struct error *err)
 {
     if (begin(store, err) < 0)
         return -1;
@@ -824,8 +826,19 @@ int store_finish_group(struct store *store, int64_t group, int64_t attempt, stru
     if (result == 0)
         result = on_attempt(store, VOID_OTHERS, group, attempt, NULL, err);
     if (result == 0)
-        result = close_group(store, group, "done", attempt, NULL, err);
+        result = close_group(store, group, state, attempt, reason, err);
     return finish(store, result, err);
+}
+
+int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err)
+{
+    return settle_group(store, group, attempt, "done", NULL, err);
+}
+
+int store_keep_group(struct store *store, int64_t group, int64_t attempt, const char *reason,
+                     struct error *err)
+{
+    return settle_group(store, group, attempt, "partial", reason, err);
 }
 
 int store_void_attempt(struct store *store, int64_t group, int64_t attempt, const char *reason,

@@ -49,13 +49,17 @@ int store_put_ready(struct store *store, int64_t worker, const struct wire_ready
 int store_put_result(struct store *store, int64_t worker, const struct wire_result *result, bool *ret_new,
                      struct error *err);
 
-/* The group's rounds of this attempt count: state done, which says nothing of how many there are (an interrupted run and
- * one with a budget may end a group early).  Rounds of other attempts stay, marked void. */
+/* The group's rounds of this attempt count: state done, which says nothing of how many there are (a run
+ * with a budget may end a group early).  Rounds of other attempts stay, marked void. */
 int store_finish_group(struct store *store, int64_t group, int64_t attempt, struct error *err);
 
 /* The attempt is void; its rounds stay in the file but count for nothing.  Not even when finished later. */
 int store_void_attempt(struct store *store, int64_t group, int64_t attempt, const char *reason,
                        struct error *err);
+
+/* The same for a group that was stopped before its end: state partial; the rounds that it has count. */
+int store_keep_group(struct store *store, int64_t group, int64_t attempt, const char *reason,
+                     struct error *err);
 
 /* The group is given up after its last attempt: state failed, with its story. */
 int store_fail_group(struct store *store, int64_t group, const char *reason, struct error *err);
@@ -71,7 +75,7 @@ int store_get_group(struct store *store, int64_t group, struct store_group_state
 
 /* ---- Reading a run back: what summary.c needs, in plan order. ---- */
 
-enum store_group_status { STORE_GROUP_PLANNED, STORE_GROUP_DONE, STORE_GROUP_FAILED };
+enum store_group_status { STORE_GROUP_PLANNED, STORE_GROUP_PARTIAL, STORE_GROUP_DONE, STORE_GROUP_FAILED };
 
 struct store_group {
     int64_t number; /* its index */

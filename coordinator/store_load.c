@@ -176,9 +176,10 @@ static void take_group(struct query *query, void *into)
     group->number = take_integer(query);
     group->title = take_text(query);
     const char *state = peek_text(query);
-    group->status = strcmp(state, "done") == 0     ? STORE_GROUP_DONE
-                    : strcmp(state, "failed") == 0 ? STORE_GROUP_FAILED
-                                                   : STORE_GROUP_PLANNED;
+    group->status = strcmp(state, "done") == 0      ? STORE_GROUP_DONE
+                    : strcmp(state, "partial") == 0 ? STORE_GROUP_PARTIAL
+                    : strcmp(state, "failed") == 0  ? STORE_GROUP_FAILED
+                                                    : STORE_GROUP_PLANNED;
     group->attempt = take_integer(query);
     group->attempts = take_integer(query);
     group->reason = take_text(query);
@@ -292,7 +293,8 @@ static const char workers_sql[] = "SELECT number, instance, runtime, label, host
 
 static const char prepared_sql[] =
     "SELECT worker, cell, loops, warmups, warmup_ns, calibration_ns, flags FROM ready JOIN groups"
-    " ON groups.number = ready.group_number AND groups.attempt = ready.attempt WHERE groups.state = 'done'"
+    " ON groups.number = ready.group_number AND groups.attempt = ready.attempt WHERE groups.state IN "
+    "('done', 'partial')"
     " ORDER BY cell, worker";
 
 static const char rounds_sql[] = "SELECT worker, go"

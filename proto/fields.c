@@ -379,6 +379,7 @@ static const struct field abort_fields[] = {
     INTEGER(wire_abort, group, 0, NUMBER),
     INTEGER(wire_abort, attempt, 0, MOST_TRIES),
     TEXT(wire_abort, reason, 1, WIRE_MAX_TEXT_BYTES),
+    FLAG_OR(wire_abort, keep),
 };
 
 static const struct field bye_fields[] = {

@@ -252,6 +252,7 @@ struct wire_ack {
 struct wire_abort {
     int64_t group, attempt;
     char *reason;
+    bool keep; /* what was measured still counts */
 };
 
 struct wire_bye {

@@ -27,6 +27,8 @@ struct order {
     struct wire_message message; /* assign or go */
 };
 
+#define NOTHING_WINDS_UP UINT64_MAX
+
 struct engine {
     /* set before the thread runs, or by it before `started` */
     int64_t cpu;
@@ -39,6 +41,7 @@ struct engine {
     /* shared */
     struct queue inward, outward;
     atomic_uint_fast64_t generation; /* of what is wanted now */
+    atomic_uint_fast64_t winding_up; /* the one that ends before its next round; none: NOTHING_WINDS_UP */
     atomic_int_fast64_t rounds_done;
     atomic_int_fast64_t beat_interval_ns;
     /* the measured thread's own */
@@ -117,12 +120,17 @@ static void hold_still(struct engine *engine, int64_t interval_ns)
     engine->next_beat_ns = clock_monotonic_ns() + interval_ns;
 }
 
+static bool winds_up(const struct engine *engine)
+{
+    return engine->working_for == atomic_load(&engine->winding_up);
+}
+
 static bool between_rounds(void *context, int64_t rounds_done)
 {
     struct engine *engine = context;
     int64_t interval_ns = atomic_load(&engine->beat_interval_ns);
     atomic_store(&engine->rounds_done, rounds_done);
-    if (is_stale(engine))
+    if (is_stale(engine) || winds_up(engine))
         return false;
     if (interval_ns > 0 && clock_monotonic_ns() >= engine->next_beat_ns)
         hold_still(engine, interval_ns);
@@ -177,11 +185,14 @@ static void run_go(struct engine *engine, struct order *order)
         (void)error_set(&err, ERROR_USAGE,
                         "go %lld asks for a cell or for blocks that the slice does not have",
                         (long long)go->go);
-    if (end == MEASURE_STOPPED) {
+    if (end == MEASURE_STOPPED && is_stale(engine)) {
         report_free(report);
         return;
     }
-    if (end == MEASURE_FAILED)
+    if (end == MEASURE_STOPPED)
+        (void)error_set(&err, ERROR_INTERRUPTED, "interrupted after %zu of %zu rounds", report->round_count,
+                        count);
+    if (end != MEASURE_DONE)
         report->error = memory_text(err.text);
     post(engine, report);
 }
@@ -330,6 +341,7 @@ int engine_start(int64_t cpu, struct engine **ret, struct error *err)
     struct engine *engine = memory_zeroed(1, sizeof *engine);
     engine->cpu = cpu;
     engine->bell = bell;
+    atomic_init(&engine->winding_up, NOTHING_WINDS_UP);
     (void)sem_init(&engine->started, 0, 0);
     (void)sem_init(&engine->beat_done, 0, 0);
     (void)sem_init(&engine->finished, 0, 0);
@@ -406,6 +418,11 @@ void engine_go(struct engine *engine, const struct wire_go *go)
 void engine_cancel(struct engine *engine)
 {
     atomic_fetch_add(&engine->generation, 1);
+}
+
+void engine_wind_up(struct engine *engine)
+{
+    atomic_store(&engine->winding_up, atomic_load(&engine->generation));
 }
 
 void engine_beat_every(struct engine *engine, int64_t interval_ns)

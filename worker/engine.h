@@ -66,6 +66,10 @@ void engine_go(struct engine *engine, const struct wire_go *go);
 
 void engine_cancel(struct engine *engine);
 
+/* The go that runs, or waits to, stops before its next round; what it has measured by then is reported, with an
+ * error that says so. */
+void engine_wind_up(struct engine *engine);
+
 /* Between rounds, at most once in interval_ns, post a REPORT_BEAT and hold still until engine_beat_done, so
  * that heartbeats can go out on a CPU that is shared with the measured thread.  0: never. */
 void engine_beat_every(struct engine *engine, int64_t interval_ns);

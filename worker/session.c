@@ -40,6 +40,7 @@ struct session {
     /* the slice */
     enum slice_state state;
     int64_t group, attempt;
+    bool winding_up;         /* its result is the last thing of it */
     struct wire_bytes ready; /* kept until the first go, sent again after a reconnection */
     struct outbox outbox;
     int64_t refused_frames;
@@ -169,6 +170,15 @@ static void drop_ready(struct session *session)
     session->ready = (struct wire_bytes){0};
 }
 
+static void drop_slice(struct session *session)
+{
+    engine_cancel(session->engine);
+    engine_beat_done(session->engine); /* its beat may be stale now */
+    drop_ready(session);
+    session->state = SLICE_NONE;
+    session->winding_up = false;
+}
+
 static void on_ready(struct session *session, struct report *report)
 {
     struct error err = {0};
@@ -194,6 +204,10 @@ static void on_result(struct session *session, struct report *report)
 {
     session->state = SLICE_READY;
     send_result(session, report);
+    if (!session->winding_up)
+        return;
+    drop_slice(session);
+    send_heartbeat(session);
 }
 
 static void on_beat(struct session *session, struct report *report)
@@ -220,14 +234,6 @@ static void take_reports(struct session *session)
 static bool is_own_slice(const struct session *session, int64_t group, int64_t attempt)
 {
     return session->state != SLICE_NONE && session->group == group && session->attempt == attempt;
-}
-
-static void drop_slice(struct session *session)
-{
-    engine_cancel(session->engine);
-    engine_beat_done(session->engine); /* its beat may be stale now */
-    drop_ready(session);
-    session->state = SLICE_NONE;
 }
 
 /* A coordinator that has another run knows nothing of what was done for the last one. */
@@ -310,12 +316,18 @@ static void on_ack(struct session *session, struct wire_message *message)
 static void on_abort(struct session *session, struct wire_message *message)
 {
     const struct wire_abort *abort = &message->abort;
-    outbox_drop(&session->outbox, abort->group, abort->attempt);
+    if (!abort->keep)
+        outbox_drop(&session->outbox, abort->group, abort->attempt);
     if (!is_own_slice(session, abort->group, abort->attempt))
         return;
     clean(abort->reason);
-    log_line(LOG_DEBUG, "group %lld, attempt %lld is void: %s", (long long)abort->group,
-             (long long)abort->attempt, abort->reason);
+    log_line(LOG_DEBUG, "group %lld, attempt %lld is %s: %s", (long long)abort->group,
+             (long long)abort->attempt, abort->keep ? "over" : "void", abort->reason);
+    if (abort->keep && session->state == SLICE_MEASURING) {
+        session->winding_up = true;
+        engine_wind_up(session->engine);
+        return;
+    }
     drop_slice(session);
     send_heartbeat(session);
 }

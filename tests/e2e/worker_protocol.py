@@ -237,6 +237,7 @@ class Registration(Protocol):
     def test_bye_ends_it(self):
         worker = self.registered()
         self.coordinator.send("bye", reason=None)
+        self.coordinator.expect("bye")
         self.assertEqual(self.finish(worker, 5).code, 0)
 
 
@@ -397,6 +398,32 @@ class Interruptions(Protocol):
         self.coordinator.send("abort", group=0, attempt=0, reason="another member was lost")
         self.coordinator.beat(state="idle", timeout=5)
         self.assertIsNone(self.next_but_beats(1.0))
+        self.still_works()
+
+    def test_abort_that_keeps_what_was_measured(self):
+        self.registered("--housekeeping", "none")
+        self.coordinator.assign([cell(0, "gather", delay_ns=50_000_000)], blocks=1000)
+        self.coordinator.expect("ready", timeout=60)
+        self.coordinator.go(blocks=1000)
+        time.sleep(0.5)
+        self.coordinator.send("abort", group=0, attempt=0, reason="interrupted", keep=True)
+        part = self.next_but_beats(5)
+        self.assertEqual((part["type"], part["go"], part["part"], part["last"]), ("result", 0, 0, True))
+        self.assertIn("interrupted", part["error"])
+        self.assertEqual([one["block"] for one in part["rounds"]], list(range(len(part["rounds"]))))
+        self.assertGreater(len(part["rounds"]), 2)
+        self.assertLess(len(part["rounds"]), 100)
+        self.assertTrue(all(one["error"] is None and one["wall_ns"] >= 50_000_000 for one in part["rounds"]))
+        self.coordinator.beat(state="idle", timeout=5)
+        self.coordinator.send("ack", group=0, attempt=0, go=0, part=0)
+        self.still_works()
+
+    def test_abort_that_keeps_drops_what_only_prepares(self):
+        self.registered()
+        self.coordinator.assign([cell(0, "sequential", warmup=100, **self.SLOW)])
+        time.sleep(0.2)
+        self.coordinator.send("abort", group=0, attempt=0, reason="interrupted", keep=True)
+        self.coordinator.beat(state="idle", timeout=5)
         self.still_works()
 
     def next_but_beats(self, timeout):

@@ -132,7 +132,7 @@ static void store_result(struct world *world, const struct wire_result *result)
     }
 }
 
-static void finish(struct world *world, int64_t group, int64_t attempt)
+static void finish(struct world *world, int64_t group, int64_t attempt, bool whole)
 {
     require(!world->closed[group], "a group ends twice");
     require(world->open_attempt[group] == attempt, "a group is done without a result of its attempt");
@@ -140,7 +140,7 @@ static void finish(struct world *world, int64_t group, int64_t attempt)
     for (int64_t c = 0; c < world->plan->cell_count; c++) {
         const struct plan_cell *cell = &world->plan->cells[c];
         for (int64_t b = 0; cell->group == group && b < cell->rounds; b++)
-            require(world->open[c][b] == cell->cores,
+            require(world->open[c][b] == cell->cores || (!whole && world->open[c][b] < cell->cores),
                     "a group is done, and a round is missing or there twice");
     }
 }
@@ -154,7 +154,9 @@ static void take_actions(struct world *world)
         } else if (action->kind == SCHEDULE_STORE_RESULT) {
             store_result(world, action->result);
         } else if (action->kind == SCHEDULE_STORE_FINISH) {
-            finish(world, action->group, action->attempt);
+            finish(world, action->group, action->attempt, true);
+        } else if (action->kind == SCHEDULE_STORE_KEEP) {
+            finish(world, action->group, action->attempt, false);
         } else if (action->kind == SCHEDULE_STORE_VOID) {
             clear_open(world, action->group);
         } else if (action->kind == SCHEDULE_STORE_FAIL) {
@@ -291,7 +293,8 @@ static void say_other(struct world *world, struct peer *peer)
     case WIRE_HEARTBEAT:
         return;
     case WIRE_ABORT:
-        message.abort = (struct wire_abort){peer->slice.group, peer->slice.attempt, words[4]};
+        message.abort = (struct wire_abort){
+            .group = peer->slice.group, .attempt = peer->slice.attempt, .reason = words[4]};
         break;
     case WIRE_READY:
         message.ready = (struct wire_ready){

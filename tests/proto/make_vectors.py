@@ -189,6 +189,7 @@ def valid():
     yield "ack-largest", "upper limits", {**ACK, "group": 2 ** 31 - 1, "attempt": 10 ** 6, "go": 2 ** 31 - 1,
                                           "part": 2 ** 31 - 1}
     yield "abort", "a gang lost a member", ABORT
+    yield "abort-keep", "the user stops the run", dict(ABORT, reason="interrupted", keep=True)
     yield "bye", "no reason", BYE
     yield "bye-smallest", "no key of its own", without(BYE, "reason")
     yield "bye-reason", "a reason", {**BYE, "reason": "the run is over"}

@@ -33,6 +33,7 @@ struct sent {
     int64_t cells[MAX_CELLS];
     size_t cell_count;
     char reason[160];
+    bool keep;
 };
 
 struct peer {
@@ -57,7 +58,7 @@ struct sim {
     int stored[MAX_CELLS][MAX_BLOCKS];      /* rounds that are not void, over all workers */
     int open_rounds[MAX_CELLS][MAX_BLOCKS]; /* of attempts that are neither finished nor void */
     int64_t open_group_of[MAX_CELLS];
-    int finished[MAX_CELLS], voided, failed, results_stored, events;
+    int finished[MAX_CELLS], kept[MAX_CELLS], voided, failed, results_stored, events;
     int64_t stored_group, stored_attempt, stored_go, stored_part; /* the last result */
     char story[700];
     int64_t killed_slot;
@@ -163,6 +164,12 @@ static void note_ack(struct sent *sent, const struct wire_ack *ack)
     sent->part = ack->part;
 }
 
+static void note_abort(struct sent *sent, const struct wire_abort *abort)
+{
+    sent->group = abort->group;
+    sent->keep = abort->keep;
+}
+
 static void take_send(struct sim *sim, const struct schedule_action *action)
 {
     struct sent sent = {.peer = peer_of(sim, action), .type = action->message.type};
@@ -176,7 +183,7 @@ static void take_send(struct sim *sim, const struct schedule_action *action)
     else if (sent.type == WIRE_ACK)
         note_ack(&sent, &message->ack);
     else if (sent.type == WIRE_ABORT)
-        sent.group = message->abort.group;
+        note_abort(&sent, &message->abort);
     else if (sent.type == WIRE_WELCOME && sent.peer >= 0)
         sim->peers[sent.peer].number = message->welcome.worker;
     else if (sent.type == WIRE_REJECT)
@@ -220,6 +227,10 @@ static void take_action(struct sim *sim, const struct schedule_action *action)
         break;
     case SCHEDULE_STORE_RESULT:
         store_result(sim, action->result);
+        break;
+    case SCHEDULE_STORE_KEEP:
+        assert_int_equal(sim->kept[action->group]++, 0);
+        settle_rounds(sim, action->group, true);
         break;
     case SCHEDULE_STORE_FINISH:
         assert_int_equal(sim->finished[action->group]++, 0);
@@ -1021,7 +1032,9 @@ static void test_stop_lets_go_of_what_runs(void **state)
         heartbeat(&sim, i, "idle");
     assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
     assert_int_equal(sim.finished[0], 0);
-    assert_int_equal(sim.voided, 0); /* what was measured is kept */
+    assert_int_equal(sim.kept[0], 1); /* what was measured counts */
+    assert_int_equal(sim.voided, 0);
+    assert_true(last_sent(&sim, WIRE_ABORT)->keep);
     schedule_farewell(sim.schedule, "the run is over");
     take_actions(&sim);
     assert_int_equal(count_sent(&sim, WIRE_BYE, -1), 3);
@@ -1051,6 +1064,41 @@ static void test_farewell_waits_for_the_answers(void **state)
     add_peer(&sim, "libuv", "c", "there", WIRE_NULL); /* too late */
     assert_int_equal(count_sent(&sim, WIRE_WELCOME, -1), welcomes);
     assert_non_null(strstr(last_sent(&sim, WIRE_REJECT)->reason, "over"));
+    sim_close(&sim);
+}
+
+static void test_stop_keeps_the_rounds_of_a_single_worker(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    int peer = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 2);
+    struct sent go = *last_sent(&sim, WIRE_GO);
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    assert_true(last_sent(&sim, WIRE_ABORT)->keep);
+    result(&sim, peer, &go, 0, false, 0, 5);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_STOPPING);
+    result(&sim, peer, &go, 1, true, 5, 7); /* seven of 24 */
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(count_sent(&sim, WIRE_ACK, -1), 2);
+    assert_int_equal(sim.kept[0], 1);
+    assert_int_equal(sim.finished[0], 0);
+    assert_int_equal(sim.results_stored, 2);
+    sim_close(&sim);
+}
+
+static void test_stop_has_nothing_to_keep_of_what_only_prepares(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_STOP});
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(sim.kept[0], 0);
     sim_close(&sim);
 }
 
@@ -1451,6 +1499,8 @@ int main(void)
         cmocka_unit_test(test_slot_belongs_to_this_host),
         cmocka_unit_test(test_stop_lets_go_of_what_runs),
         cmocka_unit_test(test_farewell_waits_for_the_answers),
+        cmocka_unit_test(test_stop_keeps_the_rounds_of_a_single_worker),
+        cmocka_unit_test(test_stop_has_nothing_to_keep_of_what_only_prepares),
         cmocka_unit_test(test_stop_keeps_a_group_that_was_just_done),
         cmocka_unit_test(test_random_mishaps_lose_nothing),
         cmocka_unit_test(test_processes_are_fresh_in_every_pass),

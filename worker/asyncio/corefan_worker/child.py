@@ -8,6 +8,7 @@ Orders   setup {loop, eager, cpus, jobs, path, probe}
          prepare {turn, assign}, go {turn, go}
          pace {interval_ns, hold}: between rounds, at most once in the interval, tell the rounds done; hold: and wait
          cancel: what was ordered so far is stale    continue: goes on after a held beat
+         wind_up: the go that runs stops before its next round, its answer holds the rounds so far and an error
 Answers  hello | refused {message}; prepared {turn, cells | error}; rounds {turn, rounds, error}; beat {rounds_done};
          cancelled
 """
@@ -39,6 +40,7 @@ class Child:
         self._interval_ns = 0
         self._hold = False
         self._next_beat_ns = 0
+        self._winding_up = False
         self._slice: Slice | None = None
         self._engine: Engine | None = None
 
@@ -56,11 +58,14 @@ class Child:
         write_line(self._answers, {"kind": kind, **content})
 
     def _note(self, order: dict[str, Any]) -> bool:
-        """Takes in an order that may come at any time.  False: a cancel."""
+        """Takes in an order that may come at any time.  False: what runs is to stop."""
         if order["kind"] == "cancel":
             self._queue.clear()
             self._slice = None
             self._answer("cancelled")
+            return False
+        if order["kind"] == "wind_up":
+            self._winding_up = True
             return False
         if order["kind"] == "pace":
             self._interval_ns, self._hold = order["interval_ns"], order["hold"]
@@ -117,12 +122,16 @@ class Child:
 
     def _go(self, order: dict[str, Any]) -> None:
         self._next_beat_ns = monotonic_ns() + self._interval_ns
+        self._winding_up = False
         try:
             if self._slice is None:
                 raise CannotRun("no slice is prepared")
             rounds = self._slice.go(Go(**order["go"]))
-        except Stopped:
-            return
+        except Stopped as stopped:
+            if self._winding_up:
+                count = len(stopped.rounds)
+                error = f"interrupted after {count} round{'' if count == 1 else 's'}"
+                self._answer("rounds", turn=order["turn"], rounds=stopped.rounds, error=error)
         except Exception as error:
             self._answer("rounds", turn=order["turn"], rounds=[], error=text_of(error))
         else:

@@ -165,6 +165,10 @@ class LoopProcess:
     def go_on(self) -> None:
         self._tell({"kind": "continue"})
 
+    def wind_up(self) -> None:
+        """The go that runs stops before its next round; what it has measured by then is answered, with an error."""
+        self._tell({"kind": "wind_up"})
+
     def cancel(self) -> None:
         """Everything ordered so far is stale; what runs stops before its next round."""
         self._after_cancel = []

@@ -145,6 +145,7 @@ class Session:
         self._state = "idle"
         self._slice: dict[str, Any] | None = None
         self._go: dict[str, Any] | None = None
+        self._winding_up = False
         self._rounds_done = 0
         self._hello_due = False
         self._welcomed = False
@@ -358,13 +359,20 @@ class Session:
         self._unacknowledged.pop((message["group"], message["attempt"], message["go"], message["part"]), None)
 
     def _on_abort(self, message: dict[str, Any]) -> None:
-        void = (message["group"], message["attempt"])
-        for part in [part for part in self._unacknowledged if part[:2] == void]:
-            del self._unacknowledged[part]
-        if self._holds(message):
-            self._log(DEBUG, f"group {void[0]}, attempt {void[1]} is void: {message['reason']}")
-            self._drop_slice()
-            self._heartbeat()
+        ended = (message["group"], message["attempt"])
+        if not message["keep"]:
+            for part in [part for part in self._unacknowledged if part[:2] == ended]:
+                del self._unacknowledged[part]
+        if not self._holds(message):
+            return
+        how = "over" if message["keep"] else "void"
+        self._log(DEBUG, f"group {ended[0]}, attempt {ended[1]} is {how}: {message['reason']}")
+        if message["keep"] and self._go is not None:
+            self._winding_up = True
+            self._loop.wind_up()
+            return
+        self._drop_slice()
+        self._heartbeat()
 
     def _drop_slice(self) -> None:
         if self._state in ("preparing", "measuring"):
@@ -373,6 +381,7 @@ class Session:
 
     def _forget_slice(self) -> None:
         self._slice, self._go, self._state, self._rounds_done, self._ready = None, None, "idle", 0, None
+        self._winding_up = False  # its result is the last thing of the slice
 
     def _on_bye(self, message: dict[str, Any]) -> None:
         self._log(DEBUG, f"the coordinator says bye: {message['reason'] or '-'}")
@@ -403,6 +412,9 @@ class Session:
             self._rounds_done = len(answer["rounds"])
             self._deliver(go, answer["rounds"], answer["error"])
             self._next_heartbeat_ns = monotonic_ns() + self._heartbeat_ns
+            if self._winding_up:
+                self._forget_slice()
+                self._heartbeat()
 
     def _answer_ready(self, cells: list[dict[str, Any]], error: str | None) -> None:
         assert self._slice is not None

@@ -28,7 +28,11 @@ class CannotRun(Exception):
 
 
 class Stopped(Exception):
-    """The caller asked to stop between two rounds."""
+    """The caller asked to stop between two rounds: what was measured by then."""
+
+    def __init__(self, rounds: list[Round] | None = None) -> None:
+        super().__init__()
+        self.rounds = rounds or []
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class Slice:
                 "intended_start_ns": intended,
                 **values,
             })
-            self._pause(len(rounds))
+            if not self._engine.between_rounds(len(rounds)):
+                raise Stopped(rounds)
         return rounds
 
     def _pause(self, rounds_done: int) -> None:

@@ -213,7 +213,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field("counts", "counts", 0, 2**19),
     ),
     "ack": (*_SLICE, _integer("go", 0, NUMBER), _integer("part", 0, NUMBER)),
-    "abort": (*_SLICE, _text("reason", 1)),
+    "abort": (*_SLICE, _text("reason", 1), _flag("keep", False)),
     "bye": (_text("reason", 0, None),),
 }
 
