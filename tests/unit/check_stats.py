@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 
 import numpy
+import scipy.optimize
 import scipy.stats
 
 FAILED = []
@@ -133,6 +134,64 @@ def check_bootstrap(cli, draw):
     expect("bootstrap bounds", got[2:4], list(numpy.quantile(draws, [0.025, 0.975])), relative=5e-3)
 
 
+def nonnegative(columns, y):
+    """Least squares of relative errors with coefficients >= 0."""
+    matrix = numpy.array(columns).T / numpy.array(y)[:, None]
+    scale = numpy.linalg.norm(matrix, axis=0)
+    return scipy.optimize.nnls(matrix / scale, numpy.ones(len(y)))[0] / scale
+
+
+def curve_of(work, wakeup, growth, start, draw, noise):
+    """Loads of doubling clients, lowest first, and what scipy makes of those that may enter a fit."""
+    latency = 10e6 + work + wakeup
+    rows = []
+    for clients in (2.0**k for k in range(11)):
+        wakeups = 1.3 / clients
+        busy = work + growth * max(0.0, math.log2(clients / start))
+        cpu = (busy + wakeup * wakeups) * math.exp(draw.gauss(0, noise))
+        throughput = min(clients / latency * 1e9, 1e9 / cpu)
+        rows.append((clients, cpu, wakeups, throughput * cpu / 1e9, throughput, max(latency, clients * cpu)))
+    fitting = [row for row in rows if row[3] <= 0.5]
+    return rows, fitting, latency
+
+
+def check_curves(cli, draw):
+    for work, wakeup, growth, start, noise in ((250, 72e3, 0, 1, 0.0), (30e3, 250e3, 6e3, 2, 0.0),
+                                               (20e3, 60e3, 3e3, 8, 0.0), (310e3, 200e3, 0, 1, 0.03),
+                                               (5e3, 0.1, 0, 1, 0.01), (20e3, 90e3, 6e3, 4, 0.01)):
+        rows, fitting, latency = curve_of(work, wakeup, growth, start, draw, noise)
+        (got,) = ask(cli, [("curve", 1, *(x for row in rows for x in row))])
+        chosen = got[3]
+        columns = [[1.0] * len(fitting), [row[2] for row in fitting]]
+        if chosen > 0:
+            columns.append([max(0.0, math.log2(row[0] / chosen)) for row in fitting])
+        solved = [*nonnegative(columns, [row[1] for row in fitting]), 0.0][:3]
+        what = f"curve of {work}, {wakeup}, {growth} from {start}"
+        expect(what, got[:3], solved, relative=1e-5, absolute=1e-3)
+        if noise == 0:
+            expect(f"{what}: what it was made of", got[:4], [work, wakeup, growth, start if growth else 0],
+                   relative=1e-6, absolute=1e-3)
+
+        def busy(clients):
+            return solved[0] + (solved[2] * max(0.0, math.log2(clients / chosen)) if chosen > 0 else 0.0)
+
+        knee = scipy.optimize.brentq(lambda clients: clients * busy(clients) - fitting[0][5], 1, 1e9, xtol=1e-9)
+        expect(f"{what}: knee and ceiling", got[4:], [knee, 1e9 / busy(knee)], relative=1e-5)
+
+
+def check_laws(cli, draw):
+    for per_core, contention, coherency, noise in ((1000, 0.05, 0.001, 0.0), (9.0, 0.0, 0.0, 0.0), (2e6, 0.02, 0, 0.01),
+                                                   (500, 0, 0.0005, 0.02)):
+        cores = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+        reached = [per_core * n / (1 + contention * (n - 1) + coherency * n * (n - 1)) * math.exp(draw.gauss(0, noise))
+                   for n in cores]
+        (got,) = ask(cli, [("law", *(x for pair in zip(cores, reached) for x in pair))])
+        columns = [[1.0] * 7, [n - 1 for n in cores], [n * (n - 1) for n in cores]]
+        first, second, third = nonnegative(columns, [n / x for n, x in zip(cores, reached)])
+        expect(f"law of {per_core}, {contention}, {coherency}", got, [1 / first, second / first, third / first],
+               relative=1e-5, absolute=1e-9)
+
+
 def main():
     cli = sys.argv[1]
     draw = random.Random(20240607)
@@ -143,6 +202,8 @@ def main():
     check_holm(cli, draw)
     check_fits(cli, draw)
     check_bootstrap(cli, draw)
+    check_curves(cli, draw)
+    check_laws(cli, draw)
     print("\n".join(FAILED) if FAILED else "stats agree with fractions, numpy and scipy")
     return 1 if FAILED else 0
 

@@ -1,4 +1,5 @@
 /* stats_cli: stats.h on a pipe, for check_stats.py.  A line in: a verb, then numbers.  A line out: numbers. */
+#include "coordinator/capacity.h"
 #include "coordinator/stats.h"
 
 #include "base/memory.h"
@@ -92,13 +93,55 @@ static void fit(struct line in)
     printf("%.17g\n", got.residual_stddev);
 }
 
+/* waits, then clients cpu wakeups utilization throughput latency per load, a window each */
+struct loads {
+    struct capacity_load at[64];
+    struct capacity_window windows[64];
+    struct capacity_loads all;
+};
+
+static void read_loads(const double *numbers, size_t count, bool waits, struct loads *ret)
+{
+    for (size_t i = 0; i < count; i++, numbers += 6) {
+        ret->windows[i] = (struct capacity_window){.cpu_ns = numbers[1],
+                                                   .wakeups = numbers[2],
+                                                   .utilization = numbers[3],
+                                                   .throughput_per_s = numbers[4],
+                                                   .latency_p50_ns = numbers[5]};
+        ret->at[i] = (struct capacity_load){(int64_t)numbers[0], true, true, &ret->windows[i], 1};
+    }
+    ret->all = (struct capacity_loads){ret->at, count, waits};
+}
+
+static void curve(struct line in)
+{
+    struct loads loads;
+    read_loads(in.at + 1, (in.count - 1) / 6, in.at[0] > 0, &loads);
+    struct capacity_curve got;
+    capacity_fit(&loads.all, 1, &got);
+    printf("%.17g %.17g %.17g %.17g %.17g %.17g\n", got.model.work_ns, got.model.wakeup_ns,
+           got.model.growth_ns, got.model.growth_from, got.clients_at_knee.value,
+           got.predicted_per_s_core.value);
+}
+
+/* cores, then throughput, again and again */
+static void law(struct line in)
+{
+    struct capacity_scale_point points[64];
+    for (size_t i = 0; i < in.count / 2; i++)
+        points[i] = (struct capacity_scale_point){(int64_t)in.at[2 * i], &in.at[2 * i + 1], 1};
+    struct capacity_scalability got;
+    capacity_scale(points, in.count / 2, 1, &got);
+    printf("%.17g %.17g %.17g\n", got.per_core_per_s.value, got.contention_x.value, got.coherency_x.value);
+}
+
 static const struct {
     const char *name;
     void (*run)(struct line in);
 } verbs[] = {
-    {"ranks", ranks},     {"quantile", quantile}, {"median", median},
-    {"moments", moments}, {"ratio", ratio},       {"spearman", spearman},
-    {"holm", holm},       {"student", student},   {"fit", fit},
+    {"ranks", ranks}, {"quantile", quantile}, {"median", median}, {"moments", moments},
+    {"ratio", ratio}, {"spearman", spearman}, {"holm", holm},     {"student", student},
+    {"fit", fit},     {"curve", curve},       {"law", law},
 };
 
 static void answer(char *text)
