@@ -4,15 +4,23 @@
 #include "coordinator/endpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
+
+#define DIRECTORY_TEMPLATE "corefan-XXXXXX"
+#define DIRECTORY_PATTERN  "corefan-??????"
 
 struct link {
     void *context, *socket;
     char *directory; /* private, ours to remove; or NULL */
+    int hold;        /* on it, while we live */
     char *endpoint;
     zmq_msg_t frame;
     bool frame_open;
@@ -29,18 +37,55 @@ static void raise_file_limit(void)
     }
 }
 
-static int private_directory(char **ret, struct error *err)
+static void remove_directory(const char *directory)
+{
+    scoped_free char *path = memory_format("%s/fleet", directory);
+    unlink(path);
+    rmdir(directory);
+}
+
+/* Holds a directory of ours for as long as the file is open; -1: somebody does already, or it is none. */
+static int hold_directory(const char *path)
+{
+    struct stat about;
+    int file = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_uid == geteuid() && about.st_nlink > 0 &&
+        flock(file, LOCK_EX | LOCK_NB) == 0)
+        return file;
+    if (file >= 0)
+        (void)close(file);
+    return -1;
+}
+
+/* A coordinator that was killed could not put its directory away: nobody holds it any more. */
+static void tidy_up(const char *base)
+{
+    glob_t found = {0};
+    scoped_free char *pattern = memory_format("%s/" DIRECTORY_PATTERN, base);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            int file = hold_directory(found.gl_pathv[i]);
+            if (file < 0)
+                continue;
+            remove_directory(found.gl_pathv[i]);
+            (void)close(file);
+        }
+    globfree(&found);
+}
+
+static int private_directory(struct link *link, struct error *err)
 {
     const char *base = getenv("XDG_RUNTIME_DIR");
     if (!base || base[0] != '/' || strlen(base) > 64 || access(base, W_OK) < 0)
         base = "/tmp";
-    char *directory = memory_format("%s/corefan-XXXXXX", base);
-    if (!mkdtemp(directory)) { /* mode 0700 */
+    tidy_up(base);
+    char *directory = memory_format("%s/" DIRECTORY_TEMPLATE, base);
+    if (!mkdtemp(directory) || (link->hold = hold_directory(directory)) < 0) { /* mode 0700 */
         error_set(err, ERROR_INTERNAL, "cannot make a directory in %s: %s", base, strerror(errno));
         free(directory);
         return -1;
     }
-    *ret = directory;
+    link->directory = directory;
     return 0;
 }
 
@@ -76,7 +121,7 @@ static int bind_socket(struct link *link, const struct link_config *config, stru
 {
     char bound[512];
     size_t size = sizeof bound, fd_size = sizeof link->fd;
-    if (!config->listen && private_directory(&link->directory, err) < 0)
+    if (!config->listen && private_directory(link, err) < 0)
         return -1;
     scoped_free char *wanted =
         config->listen ? memory_text(config->listen) : memory_format("ipc://%s/fleet", link->directory);
@@ -103,13 +148,6 @@ int link_open(const struct link_config *config, struct link **ret, struct error 
     return 0;
 }
 
-static void remove_directory(const char *directory)
-{
-    scoped_free char *path = memory_format("%s/fleet", directory);
-    unlink(path);
-    rmdir(directory);
-}
-
 void link_close(struct link *link)
 {
     if (!link)
@@ -120,8 +158,10 @@ void link_close(struct link *link)
         zmq_close(link->socket);
     if (link->context)
         zmq_ctx_term(link->context);
-    if (link->directory)
+    if (link->directory) {
         remove_directory(link->directory);
+        (void)close(link->hold);
+    }
     free(link->directory);
     free(link->endpoint);
     free(link);

@@ -20,7 +20,8 @@
 struct link;
 
 struct link_config {
-    const char *listen;          /* checked by endpoint_check; NULL: an ipc socket in a private directory */
+    const char *listen;          /* checked by endpoint_check; NULL: an ipc socket in a private directory;
+                                    those of coordinators that were killed are removed then */
     const int64_t *housekeeping; /* CPUs of ZeroMQ's own thread; none: it runs anywhere */
     size_t housekeeping_count;
 };

@@ -6,7 +6,7 @@ import sqlite3
 import time
 import unittest
 
-from harness import COREFAN, SLOW_SWEEP, SMALL_SWEEP, EndToEnd, alive, children_of, processes_with
+from harness import COREFAN, SLOW_SWEEP, SMALL_SWEEP, EndToEnd, alive, children_of, processes_with, wait_for_cpus
 
 CELL_KEYS = """id runtime arm job fanout delay_ns clients phase cores rate_per_s duration_ns rounds attempts processes
 verdict flags wall_ns cpu_ns harness_ns cpu_net_ns ideal_wall_ns over_ideal_x speedup_x speedup_block_x max_in_flight
@@ -160,6 +160,25 @@ class Trouble(EndToEnd):
         process.kill()
         process.wait()
         self.wait_for(lambda: not any(alive(pid) for pid in workers), "the workers' end", timeout=5)
+
+    def test_what_a_killed_coordinator_left_is_put_away(self):
+        runtime = self.scratch / "runtime"
+        runtime.mkdir()
+        strangers = {"corefan-notours", "corefan-abcdef"}  # another name; one of ours with something else inside
+        for name in strangers:
+            (runtime / name).mkdir()
+        (runtime / "corefan-abcdef/file").touch()
+        env = {"XDG_RUNTIME_DIR": str(runtime)}
+        process = self.start_sweep(SLOW_SWEEP, "--progress", "none", env=env)
+        self.wait_for(lambda: list(runtime.glob("corefan-*/fleet")), "the socket")
+        other = self.run_corefan("run", str(self.scratch / "sweep.yaml"), "--out", str(self.scratch / "other"), env=env)
+        self.assertEqual(other.code, 2)  # the same CPUs
+        self.assertEqual(len(list(runtime.glob("corefan-*/fleet"))), 1)  # what lives is left alone
+        process.kill()
+        process.wait()
+        wait_for_cpus()
+        self.assertEqual(self.run_sweep(SMALL_SWEEP, out="next", env=env).code, 0)
+        self.assertEqual({path.name for path in runtime.iterdir()}, strangers)
 
     def test_second_run_on_the_same_cpus_is_refused(self):
         first = self.start_sweep(SLOW_SWEEP, "--progress", "none")
