@@ -173,6 +173,9 @@ static void note_in_group(const struct summary_cell *cell, struct summary_group 
         group->ci_level = level;
     else if (level < group->ci_level || level > group->ci_level)
         group->ci_level = 0;
+    group->windows = group->windows || cell->is_window;
+    group->clients = cell->clients;
+    group->rate_per_s = cell->rate_per_s > group->rate_per_s ? cell->rate_per_s : group->rate_per_s;
     group->waits = group->waits || cell->job_waits;
     group->may_fail = group->may_fail || cell->may_fail;
     group->fails = group->fails || cell->fails;
@@ -391,6 +394,7 @@ void summary_free(struct summary *summary)
         free(summary->cells[i].verdict_reason);
         free(summary->cells[i].workers);
         free(summary->cells[i].values);
+        free(summary->cells[i].windows);
     }
     for (size_t i = 0; i < summary->condition_count; i++) {
         free(summary->conditions[i].text);

@@ -22,6 +22,9 @@ struct store_run;
 
 #define SUMMARY_SCHEMA_VERSION 1
 
+#define SUMMARY_SATURATED         0.98 /* utilization from which on a core has nothing left */
+#define SUMMARY_GENERATOR_LIMITED 0.99 /* achieved / offered below which the load is not what was asked for */
+
 /* A plain figure. */
 struct summary_figure {
     bool known;
@@ -62,7 +65,9 @@ enum summary_verdict {
     X(SPEEDUP_BEYOND_FANOUT, speedup_beyond_fanout)                                                          \
     X(DRIFT_WALL, drift_wall)                                                                                \
     X(DRIFT_CPU, drift_cpu)                                                                                  \
-    X(INCOMPLETE, incomplete) /* fewer rounds than planned */
+    X(SATURATED, saturated)                 /* windows: the core was never idle (SUMMARY_SATURATED) */       \
+    X(GENERATOR_LIMITED, generator_limited) /* open loop: fewer fan-outs than offered */                     \
+    X(INCOMPLETE, incomplete)               /* fewer rounds than planned */
 
 enum summary_flag {
 #define X(upper, lower) SUMMARY_FLAG_##upper,
@@ -75,7 +80,10 @@ enum summary_flag {
 const char *summary_verdict_name(enum summary_verdict verdict);
 const char *summary_flag_name(enum summary_flag flag);
 
-/* Per fan-out, over the rounds that are numbers. */
+/* Per fan-out, over the rounds that are numbers.
+ *
+ * Of windows: wall_ns is the latency of each fan-out, from the histograms of all windows added up, and its interval is that
+ * of the windows' own p50s (`order_statistic_of_windows`, or that of the processes); cpu_ns is one value per window. */
 struct summary_distribution {
     struct stats_estimate p50;       /* of all rounds: the headline */
     struct stats_estimate clean_p50; /* of the rounds without a flag */
@@ -83,11 +91,27 @@ struct summary_distribution {
     struct summary_figure p90, p99; /* p99 only where its interval can exist: n >= STATS_P99_MIN_N */
 };
 
-/* A round that is a number, per fan-out. */
+/* A round that is a number, per fan-out; wall_ns of a window is its latency_p50_ns. */
 struct summary_round {
     int64_t worker, block;
     double wall_ns, cpu_ns;
     bool clean; /* without a flag */
+};
+
+/* A window that is a number: what one core did in it.  Rates and times are those of that core. */
+struct summary_window {
+    int64_t worker, block;
+    double length_ns, fanouts;     /* true length; fan-outs that ended in it */
+    double cpu_ns;                 /* per fan-out */
+    struct summary_figure wakeups; /* per fan-out */
+    double throughput_per_s;       /* fan-outs / length */
+    double thread_utilization;     /* CPU time of the measured thread / length */
+    /* busy time of its CPU, whoever used it / length; coarse: it comes in ticks of 10 ms */
+    struct summary_figure core_utilization;
+    double utilization;                   /* the greater of the two */
+    double latency_p50_ns;                /* of its own histogram */
+    struct summary_figure latency_p99_ns; /* from STATS_P99_MIN_N fan-outs on */
+    bool clean;                           /* without a flag */
 };
 
 struct summary_cell_worker {
@@ -140,6 +164,21 @@ struct summary_cell {
     struct summary_figure wall_over_first_x, cpu_over_first_x;
     bool first_of_arm; /* it is that one itself */
 
+    /* Windows alone (is_window); elsewhere none is known (`no_window`). */
+    bool is_window;       /* rounds are windows of duration_ns */
+    bool saturated;       /* core_utilization or utilization >= SUMMARY_SATURATED */
+    double rate_factor;   /* the rate is this part of a measured ceiling; 0: it is a number */
+    const char *arrivals; /* open loop: poisson, fixed; else NULL */
+    struct summary_figure core_utilization;  /* busy time of the CPUs / length of the windows */
+    struct summary_distribution intended_ns; /* open loop: latency from the intended start */
+    /* open loop, sums over windows: achieved is ended / offered; skipped found the backlog full, unfinished did not end in
+     * time after the window */
+    struct summary_figure offered_per_s_core, achieved_x, skipped, unfinished;
+    /* actual - intended start: the median of the windows' medians; the worst of all */
+    struct summary_figure lag_p50_ns, lag_max_ns;
+    struct summary_window *windows; /* by worker, then block */
+    size_t window_count;
+
     struct summary_cell_worker *workers;
     size_t worker_count;
     struct summary_round *values; /* every round that is a number, by worker, then block */
@@ -149,7 +188,11 @@ struct summary_cell {
 struct summary_group {
     int64_t number;
     const char *title;
-    const char *reason;   /* of its failure or last void attempt; NULL without */
+    const char *reason; /* of its failure or last void attempt; NULL without */
+    bool left_out;     /* a rung beyond saturation: not measured, no failure; reason tells, cell_count is 0 */
+    bool windows;      /* its rounds are windows */
+    int64_t clients;   /* of its cells; 1 in open loop */
+    double rate_per_s; /* of its cells, the largest; 0: closed loop */
     bool waits, may_fail; /* some cell of it does */
     bool fails, stalls;
     bool complete, measured; /* every cell has all its rounds; some cell has some */

@@ -37,17 +37,19 @@ int cell_rounds_load(struct store *store, const struct store_run *run, const str
     for (size_t i = 0; i < rounds.loaded->count; i++) {
         const struct store_round *from = &rounds.loaded->at[i];
         const char *error = round_error(&from->raw);
+        double wall_ns = error ? 0 : (double)from->raw.wall_ns / (double)from->raw.fanouts;
+        if (!error && is_window(plan))
+            error = rounds_take_window(&rounds, &from->raw, &wall_ns);
         if (error) {
             rounds.first_error = rounds.first_error ? rounds.first_error : error;
             rounds.broken++;
             continue;
         }
-        double fanouts = (double)from->raw.fanouts;
         rounds.values[rounds.count++] =
             (struct round_value){.worker = from->worker,
                                  .block = from->raw.block,
-                                 .wall_ns = (double)from->raw.wall_ns / fanouts,
-                                 .cpu_ns = (double)from->raw.cpu_ns / fanouts,
+                                 .wall_ns = wall_ns,
+                                 .cpu_ns = (double)from->raw.cpu_ns / (double)from->raw.fanouts,
                                  .flags = summary_disturbed(&from->raw, plan, pinned_cpu(run, from->worker)),
                                  .raw = &from->raw};
     }
@@ -57,6 +59,8 @@ int cell_rounds_load(struct store *store, const struct store_run *run, const str
 
 void cell_rounds_release(struct cell_rounds *rounds)
 {
+    latency_release(&rounds->latency);
+    latency_release(&rounds->intended);
     store_rounds_free(rounds->loaded);
     free(rounds->values);
     *rounds = (struct cell_rounds){0};
@@ -193,7 +197,11 @@ static struct stats_estimate ratio_of_p50s(const struct cell_context *context, c
     double divisor = stats_median(below, b->count).value;
     if (!ratio.known || !(divisor > 0))
         return ratio.known ? stats_unknown("denominator_not_positive") : ratio;
+    double latency_a, latency_b;
     ratio.value = stats_median(above, a->count).value / divisor;
+    if (of == round_wall_ns && latency_quantile(&a->latency, 0.5, &latency_a) &&
+        latency_quantile(&b->latency, 0.5, &latency_b) && latency_b > 0)
+        ratio.value = latency_a / latency_b; /* windows: the headline p50s are those of all fan-outs */
     ratio.ci_lo = ratio.value < ratio.ci_lo ? ratio.value : ratio.ci_lo;
     ratio.ci_hi = ratio.value > ratio.ci_hi ? ratio.value : ratio.ci_hi;
     return ratio;
@@ -442,6 +450,7 @@ static void copy_plan(const struct cell_context *context, struct summary_cell *c
                                   .processes = plan->processes,
                                   .attempts = context->group->attempts,
                                   .duration_ns = spec->duration_ns,
+                                  .is_window = is_window(plan),
                                   .timeout_ns = spec->timeout_ns,
                                   .rate_per_s = spec->rate_per_s,
                                   .job_waits = true,
@@ -508,10 +517,12 @@ void summary_fill_cell(const struct cell_context *context, struct summary_cell *
     count_flags(own, cell);
     if (own->count == 0) {
         fill_nothing(cell);
+        summary_fill_windows(context, cell);
         return;
     }
     fill_workers(own, cell);
     fill_distribution(context, round_wall_ns, cell, &cell->wall_ns);
+    summary_fill_latency(context, cell);
     fill_distribution(context, round_cpu_ns, cell, &cell->cpu_ns);
     fill_counters(own, cell);
     fill_ideal(cell);
@@ -519,5 +530,6 @@ void summary_fill_cell(const struct cell_context *context, struct summary_cell *
     fill_against_harness(context, cell);
     fill_overshoot_adjusted(context, cell);
     fill_throughput(own, cell);
+    summary_fill_windows(context, cell);
     cell->ceiling_per_s_core = ceiling(cell);
 }

@@ -2,6 +2,7 @@
 #ifndef COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
 #define COREFAN_COORDINATOR_SUMMARY_INTERNAL_H
 
+#include "coordinator/latency.h"
 #include "coordinator/precision.h"
 #include "coordinator/store.h"
 #include "coordinator/summary.h"
@@ -9,7 +10,8 @@
 /* One round that is a number, per fan-out. */
 struct round_value {
     int64_t worker, block;
-    double wall_ns, cpu_ns;
+    double wall_ns; /* of a window: the median of its latencies */
+    double cpu_ns;
     unsigned flags; /* of the round */
     const struct wire_round *raw;
 };
@@ -21,7 +23,8 @@ struct cell_rounds {
     struct round_value *values; /* by worker, then block */
     size_t count;
     int64_t broken;
-    const char *first_error; /* of the broken ones */
+    const char *first_error;          /* of the broken ones */
+    struct latency latency, intended; /* windows: of all values */
 };
 
 /* What a cell is compared with: NULL where there is none. */
@@ -42,6 +45,11 @@ static inline struct summary_figure no_figure(const char *why)
     return (struct summary_figure){.why = why};
 }
 
+static inline bool is_window(const struct store_cell *plan)
+{
+    return plan->spec.duration_ns > 0;
+}
+
 /* Flags of the round; pinned_cpu: of its worker, WIRE_NULL when it is not. */
 unsigned summary_disturbed(const struct wire_round *raw, const struct store_cell *plan, int64_t pinned_cpu);
 
@@ -49,6 +57,9 @@ unsigned summary_disturbed(const struct wire_round *raw, const struct store_cell
 int cell_rounds_load(struct store *store, const struct store_run *run, const struct store_cell *plan,
                      struct cell_rounds *ret, struct error *err);
 void cell_rounds_release(struct cell_rounds *rounds);
+
+/* Adds a window's latencies to those of its cell; *ret_wall_ns: their median.  Why it is no number, or NULL. */
+const char *rounds_take_window(struct cell_rounds *rounds, const struct wire_round *raw, double *ret_wall_ns);
 
 /* ---- Columns of rounds. ---- */
 
@@ -102,6 +113,10 @@ int64_t summary_rounds_planned(const struct cell_context *context);
 
 /* Everything of one cell but start skew and efficiency, which need more than its own group. */
 void summary_fill_cell(const struct cell_context *context, struct summary_cell *cell);
+
+/* Of windows: wall_ns over all fan-outs, once it holds the windows' own p50s; then all that only windows have. */
+void summary_fill_latency(const struct cell_context *context, struct summary_cell *cell);
+void summary_fill_windows(const struct cell_context *context, struct summary_cell *cell);
 
 /* Verdict, its reason and the flags that belong to it; after the figures. */
 void summary_judge_cell(const struct cell_context *context, struct summary_cell *cell);

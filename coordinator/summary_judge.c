@@ -162,6 +162,9 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
     flag_if(cell, cell->early_waits.known && cell->early_waits.value > 0, SUMMARY_FLAG_EARLY_TIMERS);
     flag_if(cell, cell->speedup_x.known && cell->speedup_x.value > (double)cell->fanout && !cell->may_fail,
             SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT);
+    flag_if(cell, cell->saturated, SUMMARY_FLAG_SATURATED);
+    flag_if(cell, cell->achieved_x.known && cell->achieved_x.value < SUMMARY_GENERATOR_LIMITED,
+            SUMMARY_FLAG_GENERATOR_LIMITED);
     bool wall_drifts = cell->flags >> SUMMARY_FLAG_DRIFT_WALL & 1,
          cpu_drifts = cell->flags >> SUMMARY_FLAG_DRIFT_CPU & 1;
     worsen(cell, is_noisy(cell), SUMMARY_NOISY, noisy_reason(cell));
