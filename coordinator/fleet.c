@@ -242,7 +242,7 @@ static void take_interrupt(struct fleet *fleet)
     if (++fleet->interrupts > 1)
         return;
     log_line(LOG_WARNING, "stopping after the rounds that run now; once more stops at once");
-    fleet->stop_by_ns = clock_monotonic_ns() + FLEET_STOP_NS;
+    fleet->stop_by_ns = clock_monotonic_ns() + FLEET_STOP_NS + 2 * schedule_round_ns(fleet->schedule);
     if (fleet->launch)
         launch_no_more(fleet->launch);
     feed(fleet, (struct schedule_event){.kind = SCHEDULE_STOP});
@@ -363,6 +363,7 @@ static struct schedule *make_schedule(const struct fleet_config *config)
                                                   .rejoin_ns = config->rejoin_ns,
                                                   .slot_count = config->slot_count,
                                                   .budget_ns = config->budget_ns,
+                                                  .first_worker = config->first_worker,
                                                   .seed = seed});
 }
 
@@ -515,11 +516,11 @@ static bool run_is_over(const struct fleet *fleet)
     return progress.phase == SCHEDULE_OVER;
 }
 
-int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store, const bool *done,
-              struct error *err)
+int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store,
+              const struct schedule_past *past, struct error *err)
 {
     fleet->store = store;
-    schedule_begin(fleet->schedule, plan, done, clock_monotonic_ns());
+    schedule_begin(fleet->schedule, plan, past, clock_monotonic_ns());
     carry_out(fleet);
     while (!run_is_over(fleet))
         turn(fleet, fleet->interrupts ? fleet->stop_by_ns : INT64_MAX);

@@ -34,8 +34,9 @@ struct fleet_config {
     const int64_t *housekeeping; /* CPUs; none: the loop wakes up once a second only while others measure */
     size_t housekeeping_count;
     size_t slot_count;
-    int64_t budget_ns; /* for the whole plan, see schedule.h; 0: all it takes */
-    int64_t rejoin_ns; /* how long a worker started by hand is waited for when nothing else can go on */
+    int64_t budget_ns;    /* for the whole plan, see schedule.h; 0: all it takes */
+    int64_t first_worker; /* number of the first one: 0, or more when a run is resumed */
+    int64_t rejoin_ns;    /* how long a worker started by hand is waited for when nothing else can go on */
     /* Called from the loop, at every tick (250 ms, or 1 s without housekeeping CPUs); may be NULL. */
     void (*on_progress)(void *context, const struct schedule_progress *progress);
     void *context;
@@ -58,9 +59,9 @@ int fleet_gather(struct fleet *fleet, int64_t expect, int64_t timeout_ns, struct
 int64_t fleet_workers_per_runtime(const struct fleet *fleet);
 
 /* Runs the plan; both must outlive the fleet.  0: every group is done or failed, see fleet_progress.  -1:
- * ERROR_INTERRUPTED, or what broke.  `done`: see schedule_begin. */
-int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store, const bool *done,
-              struct error *err);
+ * ERROR_INTERRUPTED, or what broke.  `past`: see schedule_begin. */
+int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store,
+              const struct schedule_past *past, struct error *err);
 
 void fleet_progress(const struct fleet *fleet, struct schedule_progress *ret);
 

@@ -20,6 +20,7 @@ enum option_key {
     OPTION_CPUS,
     OPTION_HOUSEKEEPING,
     OPTION_LISTEN,
+    OPTION_RESUME,
     OPTION_SET,
     OPTION_SEED,
     OPTION_BUDGET,
@@ -255,6 +256,9 @@ static int take_run_option(struct options_run *options, int key, char *text, str
     case 'o':
         options->out = text;
         return 0;
+    case OPTION_RESUME:
+        options->resume = text;
+        return 0;
     case OPTION_PROGRESS:
         return read_progress(text, &options->progress, err);
     case OPTION_FORMAT:
@@ -317,6 +321,7 @@ static const struct argp_option run_options[] = {
     {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
      1},
     {"out", 'o', "DIR", 0, "where results go (runs/NAME-UTCSTAMP)", 1},
+    {"resume", OPTION_RESUME, "DIR", 0, "go on with a run that was interrupted or killed", 1},
     {"format", OPTION_FORMAT, "FORMAT", 0, "what goes to stdout: text, json, csv ...", 1},
     {"progress", OPTION_PROGRESS, "HOW", 0, "auto, bar, plain or none; on stderr", 1},
     {"co-run", OPTION_CO_RUN, NULL, 0, "measure on CPUs that another run uses; flagged", 1},

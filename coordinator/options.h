@@ -20,7 +20,7 @@ struct options_run {   /* of run and plan */
     int64_t expect;    /* workers that somebody else starts */
     int64_t expect_timeout_ns;
     int64_t budget_ns; /* for all groups; 0: all it takes */
-    const char *cpus, *housekeeping, *listen, *out;
+    const char *cpus, *housekeeping, *listen, *out, *resume;
     char **settings; /* KEY=VALUE */
     size_t setting_count;
     enum progress_mode progress;

@@ -10,6 +10,7 @@
 #include "coordinator/launch.h"
 #include "coordinator/plan.h"
 #include "coordinator/report/report.h"
+#include "coordinator/resume.h"
 #include "coordinator/rounds_csv.h"
 #include "coordinator/store.h"
 #include "coordinator/summary.h"
@@ -37,6 +38,7 @@ struct run {
     struct plan *plan;
     char *environment;
     char *dir, *id;
+    struct resume resume; /* of a run that was begun before; zeroed otherwise */
     struct store *store;
     struct launch *launch;
     struct fleet *fleet;
@@ -46,13 +48,16 @@ struct run {
 
 /* -- before anything starts --------------------------------------------------------------------------------- */
 
-/* Every mistake is a line; err->text is empty then. */
-static int read_sweep(const struct options_run *options, struct sweep **ret, struct error *err)
+/* Every mistake is a line; err->text is empty then.  begun: canonical text of the run that is resumed, or NULL. */
+static int read_sweep(const struct options_run *options, const char *begun, struct sweep **ret,
+                      struct error *err)
 {
     struct sweep_mistakes mistakes = {0};
     struct sweep_settings settings = {.at = (const char *const *)options->settings,
                                       .count = options->setting_count};
-    int status = sweep_load(options->sweep, settings, ret, &mistakes);
+    bool stored = begun && !options->sweep;
+    int status = stored ? sweep_parse("the run's sweep", begun, strlen(begun), settings, ret, &mistakes)
+                        : sweep_load(options->sweep, settings, ret, &mistakes);
     if (status < 0) {
         scoped_free char *text = sweep_mistakes_text(&mistakes);
         (void)fprintf(stderr, "%s\n", text);
@@ -78,6 +83,8 @@ static int64_t local_workers(const struct run *run)
 
 static int check_options(const struct options_run *options, struct error *err)
 {
+    if (options->resume && options->out)
+        return error_set(err, ERROR_USAGE, "--resume goes on in the run's own directory: leave out --out");
     if (options->workers == 0 && options->expect == 0)
         return error_set(err, ERROR_USAGE, "--workers 0 leaves nobody to measure: say --expect N too");
     if (options->workers == 0 && options->cpus)
@@ -102,16 +109,36 @@ static int check_processes(const struct options_run *options, const struct plan 
     return 0;
 }
 
+/* `all` stays what it was when the run was begun. */
+static int make_plan(const struct run *run, int64_t workers, struct plan **ret, struct error *err)
+{
+    const struct resume *resume = &run->resume;
+    if (!resume->store)
+        return plan_make(run->sweep, workers, ret, err);
+    if (workers < resume->all_cores)
+        return error_set(
+            err, ERROR_USAGE,
+            "the run was begun with %lld worker%s per runtime, and there are %lld now: --workers %lld",
+            (long long)resume->all_cores, resume->all_cores == 1 ? "" : "s", (long long)workers,
+            (long long)resume->all_cores);
+    if (plan_make(run->sweep, resume->all_cores, ret, err) < 0)
+        return -1;
+    return resume_check(resume, *ret, err);
+}
+
 static int prepare(struct run *run, struct error *err)
 {
     const struct options_run *options = run->options;
     run->lock.fd = -1;
-    if (check_options(options, err) < 0 || read_sweep(options, &run->sweep, err) < 0 ||
+    if (check_options(options, err) < 0 ||
+        (options->resume && resume_open(options->resume, &run->resume, err) < 0))
+        return -1;
+    if (read_sweep(options, run->resume.sweep, &run->sweep, err) < 0 ||
         choose_cpus(options, &run->topology, err) < 0)
         return -1;
     if (options->listen && endpoint_check(options->listen, &run->listen, err) < 0)
         return -1;
-    if (plan_make(run->sweep, local_workers(run) + options->expect, &run->plan, err) < 0)
+    if (make_plan(run, local_workers(run) + options->expect, &run->plan, err) < 0)
         return -1;
     return check_processes(options, run->plan, err);
 }
@@ -198,9 +225,58 @@ static int put_fact_budget(const struct run *run, struct error *err)
     return store_put_fact(run->store, "budget_ns", text, err);
 }
 
+/* What was measured under another environment says so by being there: a host's first capture stays. */
+static int put_fact_environment(const struct run *run, struct error *err)
+{
+    json_t *all = run->resume.environment ? json_loads(run->resume.environment, 0, NULL) : NULL;
+    json_t *now = run->environment ? json_loads(run->environment, 0, NULL) : NULL;
+    const char *host = json_string_value(json_object_get(json_array_get(now, 0), "host"));
+    bool known = false;
+    size_t i;
+    json_t *entry;
+    json_array_foreach(all, i, entry)
+    {
+        const char *other = json_string_value(json_object_get(entry, "host"));
+        known |= host && other && strcmp(host, other) == 0;
+    }
+    int status = 0;
+    if (now && !known) {
+        if (!all)
+            all = json_array();
+        (void)json_array_extend(all, now);
+        scoped_free char *text = json_dumps(all, JSON_COMPACT);
+        status = text ? store_put_fact(run->store, "environment", text, err)
+                      : error_set(err, ERROR_INTERNAL, "out of memory");
+    }
+    json_decref(all);
+    json_decref(now);
+    return status;
+}
+
+static int reopen_store(struct run *run, struct error *err)
+{
+    int64_t done = 0;
+    run->dir = memory_text(run->options->resume);
+    run->id = memory_text(run->resume.run);
+    run->store = run->resume.store;
+    for (int64_t i = 0; i < run->plan->group_count; i++)
+        done += run->resume.past[i].done;
+    log_line(LOG_INFO, "goes on with '%s': %lld of %lld groups are done", run->dir, (long long)done,
+             (long long)run->plan->group_count);
+    scoped_free char *text =
+        memory_format("%lld of %lld groups were done", (long long)done, (long long)run->plan->group_count);
+    if (store_put_event(run->store, "resumed", text, err) < 0 ||
+        store_put_fact(run->store, "status", "running", err) < 0 || put_fact_cpus(run, err) < 0 ||
+        put_fact_environment(run, err) < 0)
+        return -1;
+    return 0;
+}
+
 static int open_store(struct run *run, int argc, char **argv, struct error *err)
 {
     run->started_ns = clock_monotonic_ns();
+    if (run->resume.store)
+        return reopen_store(run, err);
     run->dir = directory_of(run);
     run->id = draw_id();
     if (store_create(run->dir, &run->store, err) < 0)
@@ -217,6 +293,8 @@ static int open_store(struct run *run, int argc, char **argv, struct error *err)
 /* Nothing was measured: leave nothing behind. */
 static void discard_store(struct run *run)
 {
+    if (run->resume.store)
+        return;
     static const char *const files[] = {"run.db", "run.db-wal", "run.db-shm", "run.lock"};
     store_close(run->store);
     run->store = NULL;
@@ -255,6 +333,7 @@ static int open_fleet(struct run *run, struct error *err)
         .housekeeping_count = topology ? topology->housekeeping_count : 0,
         .slot_count = (size_t)(local_workers(run) * run->plan->runtime_count),
         .budget_ns = run->options->budget_ns,
+        .first_worker = run->resume.first_worker,
         .rejoin_ns = REJOIN_NS,
         .on_progress = show_progress,
         .context = run,
@@ -304,9 +383,11 @@ static void tell_about_place(const struct run *run)
 }
 
 /* The final plan knows how many workers really came. */
-static int make_plan(struct run *run, struct error *err)
+static int make_final_plan(struct run *run, struct error *err)
 {
     struct plan *plan;
+    if (run->resume.store)
+        return 0; /* made and stored long ago */
     if (plan_make(run->sweep, fleet_workers_per_runtime(run->fleet), &plan, err) < 0)
         return -1;
     plan_free(run->plan);
@@ -325,7 +406,7 @@ static int start(struct run *run, int argc, char **argv, struct error *err)
     pin_to_housekeeping(run->topology);
     tell_about_place(run);
     if (fleet_gather(run->fleet, run->options->expect, run->options->expect_timeout_ns, err) < 0 ||
-        make_plan(run, err) < 0) {
+        make_final_plan(run, err) < 0) {
         discard_store(run);
         return -1;
     }
@@ -373,7 +454,8 @@ static void tell_imprecise(const struct summary *summary)
 static int conclude(struct run *run, FILE *out, struct error *err)
 {
     struct summary *summary;
-    scoped_free char *elapsed_ns = memory_format("%lld", (long long)(clock_monotonic_ns() - run->started_ns));
+    scoped_free char *elapsed_ns =
+        memory_format("%lld", (long long)(run->resume.elapsed_ns + clock_monotonic_ns() - run->started_ns));
     if (put_fact_time(run->store, "finished_at", err) < 0 ||
         store_put_fact(run->store, "elapsed_ns", elapsed_ns, err) < 0 ||
         summary_build(run->store, &summary, err) < 0)
@@ -394,7 +476,8 @@ static void run_release(struct run *run)
     progress_end(&run->progress);
     fleet_close(run->fleet);
     launch_free(run->launch);
-    store_close(run->store);
+    store_close(run->store ? run->store : run->resume.store);
+    resume_release(&run->resume);
     hostlock_release(&run->lock);
     topology_free(run->topology);
     plan_free(run->plan);
@@ -408,7 +491,7 @@ static void run_release(struct run *run)
 static int measure(struct run *run, FILE *out, struct error *err)
 {
     struct error broken = {0};
-    int status = fleet_run(run->fleet, run->plan, run->store, NULL, &broken);
+    int status = fleet_run(run->fleet, run->plan, run->store, run->resume.past, &broken);
     progress_end(&run->progress);
     if (broken.kind == ERROR_INTERRUPTED)
         (void)store_put_fact(run->store, "status", "interrupted", &broken);

@@ -330,7 +330,7 @@ static struct worker *worker_new(struct schedule *schedule, const struct wire_he
         schedule->workers =
             memory_resized(schedule->workers, schedule->worker_room, sizeof *schedule->workers);
     }
-    worker->number = (int64_t)schedule->worker_count;
+    worker->number = schedule->config.first_worker + (int64_t)schedule->worker_count;
     schedule->workers[schedule->worker_count++] = worker;
     snprintf(worker->instance, sizeof worker->instance, "%s", hello->instance);
     map_put(&schedule->instances, worker->instance, strlen(worker->instance), worker);
@@ -829,14 +829,15 @@ static void on_stop(struct schedule *schedule)
 
 /* -- entry -------------------------------------------------------------------------------------------------- */
 
-void schedule_begin(struct schedule *schedule, const struct plan *plan, const bool *done, int64_t now_ns)
+void schedule_begin(struct schedule *schedule, const struct plan *plan, const struct schedule_past *past,
+                    int64_t now_ns)
 {
     actions_clear(schedule);
     schedule->plan = plan;
     schedule->now_ns = now_ns;
     schedule->phase = SCHEDULE_RUNNING;
     schedule->deadline_ns = schedule->config.budget_ns > 0 ? now_ns + schedule->config.budget_ns : INT64_MAX;
-    schedule_groups_begin(schedule, done);
+    schedule_groups_begin(schedule, past);
     for (size_t i = 0; i < schedule->worker_count; i++)
         if (schedule->workers[i]->state != WORKER_LOST)
             store_worker(schedule, schedule->workers[i]);
@@ -890,6 +891,19 @@ void schedule_farewell(struct schedule *schedule, const char *reason)
         worker->attempt = NULL;
     }
     schedule->phase = SCHEDULE_CLOSING;
+}
+
+int64_t schedule_round_ns(const struct schedule *schedule)
+{
+    int64_t longest_ns = 0;
+    for (const struct attempt *attempt = schedule->attempts; attempt; attempt = attempt->next) {
+        const struct plan_group *plan = attempt->group->plan;
+        for (int64_t i = 0; i < plan->cell_count; i++) {
+            int64_t expected_ns = schedule->plan->cells[plan->cells[i]].expected_ns;
+            longest_ns = expected_ns > longest_ns ? expected_ns : longest_ns;
+        }
+    }
+    return longest_ns;
 }
 
 int64_t schedule_by_hand(const struct schedule *schedule)

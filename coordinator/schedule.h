@@ -55,9 +55,10 @@ struct schedule_config {
     int64_t heartbeat_ns;
     int64_t
         rejoin_ns; /* how long a lost worker that was started by hand is waited for when nothing else can go on */
-    size_t slot_count; /* places of local workers, numbered from 0 */
-    uint64_t seed;     /* of the hash tables only */
-    int64_t budget_ns; /* for all groups, from schedule_begin on; 0: all it takes */
+    size_t slot_count;    /* places of local workers, numbered from 0 */
+    uint64_t seed;        /* of the hash tables only */
+    int64_t budget_ns;    /* for all groups, from schedule_begin on; 0: all it takes */
+    int64_t first_worker; /* number of the first one that registers */
 };
 
 enum schedule_event_kind {
@@ -146,9 +147,15 @@ int64_t schedule_live(const struct schedule *schedule, const char *label);
 /* Slots whose worker is not registered and may still come. */
 int64_t schedule_slots_coming(const struct schedule *schedule);
 
-/* Starts the plan, which must outlive the schedule.  Phase GATHERING only.  `done` (may be NULL) marks groups
- * that need not run again, by number. */
-void schedule_begin(struct schedule *schedule, const struct plan *plan, const bool *done, int64_t now_ns);
+/* What an earlier coordinator made of a group. */
+struct schedule_past {
+    bool done;        /* need not run again */
+    int64_t attempts; /* begun: the next one has a higher number */
+};
+
+/* Starts the plan, which must outlive the schedule.  Phase GATHERING only.  past: by group, or NULL. */
+void schedule_begin(struct schedule *schedule, const struct plan *plan, const struct schedule_past *past,
+                    int64_t now_ns);
 
 /* Takes one event.  Its actions are then waiting; those of the event before are forgotten. */
 void schedule_feed(struct schedule *schedule, const struct schedule_event *event);
@@ -158,6 +165,9 @@ const struct schedule_action *schedule_next(struct schedule *schedule);
 
 /* Says goodbye to every live worker: fills actions.  From then on all that is heard is their own goodbye. */
 void schedule_farewell(struct schedule *schedule, const char *reason);
+
+/* The longest round of the groups under way, as expected. */
+int64_t schedule_round_ns(const struct schedule *schedule);
 
 /* Workers without a place that can still be reached. */
 int64_t schedule_by_hand(const struct schedule *schedule);

@@ -143,7 +143,7 @@ static void shape_pop(struct schedule *schedule, struct shape *shape)
         shape->tail = -1;
 }
 
-void schedule_groups_begin(struct schedule *schedule, const bool *done)
+void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past)
 {
     const struct plan *plan = schedule->plan;
     schedule->groups = memory_zeroed((size_t)plan->group_count, sizeof *schedule->groups);
@@ -154,7 +154,8 @@ void schedule_groups_begin(struct schedule *schedule, const bool *done)
         group->next = group->newest = -1;
         slices_make(schedule, group);
         group->shape = shape_of(schedule, group);
-        if (done && done[i]) {
+        group->earlier = past ? past[i].attempts : 0;
+        if (past && past[i].done) {
             group->status = GROUP_DONE;
             schedule->groups_done++;
             schedule->done_ns += group->plan->expected_ns;
@@ -348,7 +349,7 @@ static void store_close(struct schedule *schedule, struct group *group, enum sch
 {
     struct schedule_action *action = schedule_act(schedule, how);
     action->group = group->plan->number;
-    action->attempt = group->attempts;
+    action->attempt = group->earlier + group->attempts;
     group_end(schedule, group, GROUP_DONE);
 }
 
@@ -393,7 +394,7 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
     struct group *group = attempt->group;
     group->status = GROUP_UNDER_WAY;
     group->attempts += group->pass == 0;
-    attempt->number = group->attempts;
+    attempt->number = group->earlier + group->attempts;
     attempt->next = schedule->attempts;
     if (attempt->next)
         attempt->next->previous = attempt;

@@ -84,6 +84,7 @@ struct group {
     struct slice *slices;
     enum group_status status;
     int64_t attempts;
+    int64_t earlier;  /* attempts of a coordinator before this one */
     int64_t pass;     /* of the attempt: how many processes are done */
     int64_t newest;   /* highest number of a worker that measured it in this attempt; -1: none */
     bool kept;        /* something of the attempt is whole: it counts even if no more follows */
@@ -199,7 +200,7 @@ bool effort_goes_on(const struct schedule *schedule, struct attempt *attempt); /
 void effort_learn(struct schedule *schedule, const struct attempt *attempt);
 
 /* schedule_groups.c */
-void schedule_groups_begin(struct schedule *schedule, const bool *done);
+void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past);
 void schedule_groups_free(struct schedule *schedule);
 void schedule_look_at(struct schedule *schedule, struct peer_host *host);
 void schedule_look_at_all(struct schedule *schedule);
