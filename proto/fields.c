@@ -89,6 +89,7 @@
     }
 
 static const char *const phases[] = {"together", "staggered", NULL};
+static const char *const arrivals[] = {"poisson", "fixed", NULL};
 static const char *const collectors[] = {"on", "off", "freeze", NULL};
 static const char *const outcomes[] = {"fail", "cancel", NULL};
 static const char *const cancel_answers[] = {"propagate", "suppress", "cleanup", NULL};
@@ -170,6 +171,7 @@ static const struct field cell_fields[] = {
     INTEGER_OR(wire_cell, clients, 1, 65536, 1),
     WORD_OR(wire_cell, phase, phases, "together"),
     REAL_OR(wire_cell, rate_per_s, 0, 1000000000, 0),
+    WORD_OR(wire_cell, arrivals, arrivals, "poisson"),
     INTEGER_OR(wire_cell, duration_ns, 0, SPAN_NS, 0),
     INTEGER_OR(wire_cell, warmup, 0, MOST_ROUNDS, 0),
     INTEGER_OR(wire_cell, timeout_ns, 0, SPAN_NS, 0),
@@ -313,6 +315,14 @@ static const struct field round_fields[] = {
     ROUND_NULL(errors_seen, 0, MOST_COUNT),
     ROUND_NULL(errors_lost, 0, MOST_COUNT),
     ROUND_NULL(stall_overshoot_p50_ns, -SPAN_NS, SPAN_NS),
+    ROUND_NULL(launch_ns, 0, INT64_MAX),
+    ROUND_NULL(children, 0, MOST_COUNT),
+    ROUND_NULL(busy_ticks, 0, MOST_COUNT),
+    ROUND_NULL(offered, 0, MOST_COUNT),
+    ROUND_NULL(skipped, 0, MOST_COUNT),
+    ROUND_NULL(unfinished, 0, MOST_COUNT),
+    ROUND_NULL(lag_p50_ns, 0, SPAN_NS),
+    ROUND_NULL(lag_max_ns, 0, SPAN_NS),
     TEXT_OR_NIL(wire_round, error),
     MAP_OR_NIL(wire_round, latency, &histogram_shape),
     MAP_OR_NIL(wire_round, latency_intended, &histogram_shape),

@@ -124,6 +124,7 @@ struct wire_cell {
     int64_t clients;     /* concurrent fan-outs */
     char *phase;         /* "together" | "staggered" */
     double rate_per_s;   /* open loop; 0 = closed */
+    char *arrivals;      /* "poisson" | "fixed": of an open loop */
     int64_t duration_ns; /* of a window; 0 = one fan-out (or L no-wait ones) per round */
     int64_t warmup;      /* rounds at least */
     int64_t timeout_ns;  /* per fan-out; 0 = none */
@@ -225,7 +226,15 @@ struct wire_histogram {
     X(orphans)                /* children not done when the arm returned */                                  \
     X(errors_seen)            /* errors that reached the caller */                                           \
     X(errors_lost)            /* errors that nobody was given */                                             \
-    X(stall_overshoot_p50_ns) /* overshoot of the sleepers beside stalling children */
+    X(stall_overshoot_p50_ns) /* overshoot of the sleepers beside stalling children */                       \
+    X(launch_ns)              /* windows: when the first fan-out was launched; nil else, like what follows */  \
+    X(children)               /* that ended in the window */                                                 \
+    X(busy_ticks)             /* of the measured CPU */                                                      \
+    X(offered)                /* open loop: starts that were intended */                                     \
+    X(skipped)                /* for want of room */                                                         \
+    X(unfinished)                                                                                            \
+    X(lag_p50_ns) /* actual minus intended start */                                                          \
+    X(lag_max_ns)
 
 struct wire_round {
 #define X(name) int64_t name;

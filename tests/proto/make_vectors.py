@@ -124,7 +124,7 @@ def valid():
         **ASSIGN, "gang": 4, "cells": [{**CELL, "clients": 64, "phase": "staggered", "duration_ns": 2 * 10 ** 9,
                                         "gc": "freeze"}]}
     yield "assign-open-loop", "a rate given as an integer", {
-        **ASSIGN, "cells": [{**CELL, "rate_per_s": 1000, "duration_ns": 2 * 10 ** 9}]}
+        **ASSIGN, "cells": [{**CELL, "rate_per_s": 1000, "duration_ns": 2 * 10 ** 9, "arrivals": "fixed"}]}
     yield "assign-params", "a job with keys of its own, another timer source", {
         **ASSIGN, "cells": [{**CELL, "job": "tcp", "wait": "uv_timer", "params": {
             "target": "127.0.0.1:7000", "size": "100B", "payload": "PING\r\n"}}]}
@@ -166,9 +166,11 @@ def valid():
         {**ROUND, "throttles": 1, "throttled_ns": 80114200, "steal_ticks": 3, "frequency_start_khz": 3600000,
          "frequency_end_khz": 1200000}]}
     yield "result-window", "closed loop: latencies of a window", {**RESULT, "rounds": [
-        {**ROUND, "fanouts": 124, "wall_ns": 2 * 10 ** 9, "latency": HISTOGRAM}]}
+        {**ROUND, "fanouts": 124, "wall_ns": 2 * 10 ** 9, "launch_ns": 81234500000000, "children": 4960, "busy_ticks": 31,
+         "latency": HISTOGRAM}]}
     yield "result-open-loop", "latencies from the actual and from the intended start", {**RESULT, "rounds": [
-        {**ROUND, "intended_start_ns": 81234567890000, "fanouts": 124, "latency": HISTOGRAM,
+        {**ROUND, "intended_start_ns": 81234567890000, "fanouts": 124, "offered": 131, "skipped": 4, "unfinished": 3,
+         "lag_p50_ns": 1200, "lag_max_ns": 51200000, "latency": HISTOGRAM,
          "latency_intended": {**HISTOGRAM, "overflow": 2, "counts": [0, 1, 27388, 121]}}]}
     yield "result-histogram-edges", "first and last bucket, five digits, nothing at all", {**RESULT, "rounds": [
         {**ROUND, "latency": {"significant_digits": 3, "lowest_ns": 1, "highest_ns": NS_MAX, "overflow": 10 ** 15,
