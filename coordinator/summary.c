@@ -362,6 +362,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
     fill_workers(summary->source, summary);
     count_runtimes(summary);
     summary_fill_efficiency(summary);
+    summary_fill_capacity(summary);
     summary_find(summary);
     summary_compare_runtimes(summary);
     summary_fill_lab(summary);
@@ -404,6 +405,9 @@ void summary_free(struct summary *summary)
         free(summary->lab_verdicts[i].reason);
     free(summary->lab_verdicts);
     free(summary->lab);
+    for (size_t i = 0; i < summary->capacity_count; i++)
+        free(summary->capacity[i].title);
+    free(summary->capacity);
     free(summary->contrasts);
     free(summary->conditions);
     free(summary->thresholds);

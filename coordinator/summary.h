@@ -10,6 +10,7 @@
 #define COREFAN_COORDINATOR_SUMMARY_H
 
 #include "base/error.h"
+#include "coordinator/capacity.h"
 #include "coordinator/stats.h"
 #include "coordinator/threshold.h"
 
@@ -235,6 +236,25 @@ struct summary_scaling {
         overlap_x; /* median over turns: time in which all ran / from first start to last end */
 };
 
+/* One runtime and arm with one job, driven by several numbers of clients, at least once in windows: what one core can
+ * carry.  Of cells with as few cores as there are. */
+struct summary_capacity {
+    char *title;       /* "40 x 10ms sleep" */
+    size_t cell;       /* that of the fewest clients */
+    size_t sequential; /* row of the sequential arm on the same runtime; its own for itself; SIZE_MAX: none */
+    struct capacity_curve curve;
+    struct summary_figure idle_cpu_ns, idle_wall_ns; /* p50s with the fewest clients */
+    struct summary_figure busy_cpu_ns;               /* p50 at the measured ceiling */
+    struct summary_figure predicted_busy_cpu_ns;
+    double residual_percent; /* by how much the fit misses its loads */
+    bool told;               /* in words: gather, or the first concurrent arm where there is none */
+    /* against sequential */
+    struct stats_estimate crossover_clients, predicted_crossover_clients;
+    struct summary_figure crossover_error_x; /* measured / predicted */
+    bool cheaper_below; /* this arm is, with fewer clients than that; without one, always */
+    struct summary_figure cpu_ns_per_saved_ms;
+};
+
 struct summary_worker {
     int64_t number;
     const char *runtime, *label, *host;
@@ -322,6 +342,9 @@ struct summary {
     size_t conditions_failed;         /* some cell fails */
     size_t conditions_undecided;      /* none fails, but not every cell passes */
     struct summary_figure elapsed_ns; /* of the run, on a clock that does not step */
+
+    struct summary_capacity *capacity; /* by cell */
+    size_t capacity_count;
 
     struct summary_contrast *contrasts; /* by group, then runtime */
     size_t contrast_count;

@@ -137,6 +137,9 @@ int summary_judge_thresholds(struct store *store, struct summary *summary, struc
 /* The groups that are told in words. */
 void summary_find(struct summary *summary);
 
+/* Cost curves, once all cells are there. */
+void summary_fill_capacity(struct summary *summary);
+
 /* Runtimes against each other, once all cells are there. */
 void summary_compare_runtimes(struct summary *summary);
 

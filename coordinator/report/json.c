@@ -160,6 +160,30 @@ static const struct field place_fields[] = {WORKER(cpu, 0), WORKER(core, 0), WOR
                                             WORKER(numa, 0)};
 #undef WORKER
 
+#define CAPACITY(name, member, kind, decimals)                                                               \
+    {                                                                                                        \
+#name, kind, offsetof(struct summary_capacity, member), decimals                                     \
+    }
+static const struct field capacity_fields[] = {
+    CAPACITY(work_ns, curve.work_ns, ESTIMATE, NS),
+    CAPACITY(wakeup_ns, curve.wakeup_ns, ESTIMATE, NS),
+    CAPACITY(working_set_ns, curve.working_set_ns, ESTIMATE, NS),
+    CAPACITY(predicted_per_s_core, curve.predicted_per_s_core, ESTIMATE, RATE),
+    CAPACITY(measured_per_s_core, curve.measured_per_s_core, ESTIMATE, RATE),
+    CAPACITY(error_x, curve.error_x, ESTIMATE, RATIO),
+    CAPACITY(clients_at_knee, curve.clients_at_knee, ESTIMATE, COUNT),
+    CAPACITY(clients_in_time, curve.clients_in_time, ESTIMATE, COUNT),
+    CAPACITY(crossover_clients, crossover_clients, ESTIMATE, COUNT),
+    CAPACITY(predicted_crossover_clients, predicted_crossover_clients, ESTIMATE, COUNT),
+    CAPACITY(crossover_error_x, crossover_error_x, FIGURE, RATIO),
+    CAPACITY(cpu_ns_per_saved_ms, cpu_ns_per_saved_ms, FIGURE, NS),
+    CAPACITY(idle_cpu_ns, idle_cpu_ns, FIGURE, NS),
+    CAPACITY(idle_wall_ns, idle_wall_ns, FIGURE, NS),
+    CAPACITY(busy_cpu_ns, busy_cpu_ns, FIGURE, NS),
+    CAPACITY(predicted_busy_cpu_ns, predicted_busy_cpu_ns, FIGURE, NS),
+};
+#undef CAPACITY
+
 static const struct field scaling_fields[] = {
     {"efficiency_x", FIGURE, offsetof(struct summary_scaling, efficiency_x), RATIO},
     {"start_skew_ns", FIGURE, offsetof(struct summary_scaling, start_skew_ns), NS},
@@ -264,6 +288,34 @@ static json_t *worker_object(const struct summary *summary, size_t index)
     PUT(noise, from, noise_fields);
     (void)json_object_set_new(object, "versions", versions);
     (void)json_object_set_new(object, "noise", noise);
+    return object;
+}
+
+static json_t *capacity_object(const struct summary *summary, size_t index)
+{
+    const struct summary_capacity *row = &summary->capacity[index];
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    const struct capacity_curve *curve = &row->curve;
+    const struct summary_figure busiest = {curve->busiest_clients > 0, curve->busiest_utilization,
+                                           "no_windows"};
+    const struct summary_figure at_busiest = {busiest.known, (double)curve->busiest_clients, "no_windows"};
+    const struct summary_figure at_ceiling = {curve->ceiling_clients > 0, (double)curve->ceiling_clients,
+                                              curve->measured_per_s_core.why};
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "runtime", text(cell->runtime));
+    (void)json_object_set_new(object, "arm", text(cell->arm));
+    (void)json_object_set_new(object, "job", text(cell->job));
+    put_integer(object, "fanout", cell->fanout);
+    put_integer(object, "delay_ns", cell->delay_ns);
+    (void)json_object_set_new(object, "title", text(row->title));
+    put_integer(object, "cores", cell->cores);
+    PUT(object, row, capacity_fields);
+    (void)json_object_set_new(object, "cheaper_below", json_boolean(row->cheaper_below));
+    put_integer(object, "loads_fitted", (int64_t)curve->loads_fitted);
+    (void)json_object_set_new(object, "residual_x", number(curve->residual_x, RATIO));
+    put_figure(object, "clients_at_ceiling", &at_ceiling, COUNT);
+    put_figure(object, "clients_busiest", &at_busiest, COUNT);
+    put_figure(object, "utilization_busiest", &busiest, RATIO);
     return object;
 }
 
@@ -421,7 +473,9 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("workers", summary, summary->worker_count, worker_object, out);
     (void)fputs(",\n", out);
     dump_list("cells", summary, summary->cell_count, cell_object, out);
-    (void)fputs(",\n\"capacity\": [],\n", out);
+    (void)fputs(",\n", out);
+    dump_list("capacity", summary, summary->capacity_count, capacity_object, out);
+    (void)fputs(",\n", out);
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
     (void)fputs(",\n", out);
     dump_list("precision", summary, summary->precision_count, precision_object, out);

@@ -1,50 +1,14 @@
 #include "base/units.h"
+#include "coordinator/report/figure.h"
 #include "coordinator/report/line.h"
 #include "coordinator/report/report.h"
+#include "coordinator/report/text_capacity.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LABEL_COLUMNS 24 /* "gather-return-exceptions" */
-
-/* ---- figures for people ---- */
-
-#define FIGURE_BYTES 48
-
-static const char *unknown(char *buf)
-{
-    buf[0] = '-';
-    buf[1] = '\0';
-    return buf;
-}
-
-static const char *duration(char *buf, bool known, double ns)
-{
-    if (!known)
-        return unknown(buf);
-    return units_format_duration(buf, FIGURE_BYTES, ns);
-}
-
-static const char *ratio(char *buf, bool known, double value)
-{
-    double size = fabs(value);
-    int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.01 || !(size > 0) ? 2 : 4;
-    if (known)
-        (void)snprintf(buf, FIGURE_BYTES, "%.*fx", decimals, value);
-    return known ? buf : unknown(buf);
-}
-
-static const char *count(char *buf, const struct summary_figure *figure)
-{
-    double whole = round(figure->value);
-    if (!figure->known)
-        return unknown(buf);
-    if ((fabs(figure->value - whole) < 0.005 || fabs(whole) >= 1000) && fabs(whole) < 1e15)
-        return units_format_count(buf, FIGURE_BYTES, (int64_t)whole);
-    (void)snprintf(buf, FIGURE_BYTES, "%.2f", figure->value);
-    return buf;
-}
 
 /* ---- the sentences above the tables ---- */
 
@@ -64,10 +28,12 @@ static void tell_wait(struct line *line, const struct summary *summary, const st
         slow_cpu[FIGURE_BYTES];
     bool saves = best->speedup_x.known && best->speedup_x.value > 1;
     line_add(line, "%s %s %s where sequential takes %s (%s), for %s CPU per fan-out against %s.", best->arm,
-             saves ? "answers in" : "saves nothing: it takes", duration(wall, true, best->wall_ns.p50.value),
-             duration(slow_wall, true, slow->wall_ns.p50.value),
-             ratio(speedup, best->speedup_x.known, best->speedup_x.value),
-             duration(cpu, true, best->cpu_ns.p50.value), duration(slow_cpu, true, slow->cpu_ns.p50.value));
+             saves ? "answers in" : "saves nothing: it takes",
+             figure_duration(wall, true, best->wall_ns.p50.value),
+             figure_duration(slow_wall, true, slow->wall_ns.p50.value),
+             figure_ratio(speedup, best->speedup_x.known, best->speedup_x.value),
+             figure_duration(cpu, true, best->cpu_ns.p50.value),
+             figure_duration(slow_cpu, true, slow->cpu_ns.p50.value));
 }
 
 /* Calls tell for each measured cell of the finding's runtime, with what stands between two of them. */
@@ -90,9 +56,9 @@ static void tell_arms(struct line *line, const struct summary *summary, const st
 static void tell_cost(struct line *line, const struct summary_cell *cell)
 {
     char cpu[FIGURE_BYTES], times[FIGURE_BYTES];
-    line_add(line, "%s", duration(cpu, true, cell->cpu_ns.p50.value));
+    line_add(line, "%s", figure_duration(cpu, true, cell->cpu_ns.p50.value));
     if (strcmp(cell->arm, "sequential") != 0 && cell->cpu_over_sequential_x.known)
-        line_add(line, " (%s)", ratio(times, true, cell->cpu_over_sequential_x.value));
+        line_add(line, " (%s)", figure_ratio(times, true, cell->cpu_over_sequential_x.value));
 }
 
 static void tell_no_wait(struct line *line, const struct summary *summary,
@@ -107,10 +73,12 @@ static void tell_error(struct line *line, const struct summary_cell *cell)
     char when[FIGURE_BYTES], running[FIGURE_BYTES];
     bool leaves_some = cell->orphans.known && cell->orphans.value > 0;
     if (!cell->time_to_error_ns.known)
-        line_add(line, "not at all (it returns after %s)", duration(when, true, cell->wall_ns.p50.value));
+        line_add(line, "not at all (it returns after %s)",
+                 figure_duration(when, true, cell->wall_ns.p50.value));
     else
-        line_add(line, "after %s (%s still running)", duration(when, true, cell->time_to_error_ns.value),
-                 leaves_some ? count(running, &cell->orphans) : "nothing");
+        line_add(line, "after %s (%s still running)",
+                 figure_duration(when, true, cell->time_to_error_ns.value),
+                 leaves_some ? figure_count(running, &cell->orphans) : "nothing");
 }
 
 /* What goes on after the caller was told. */
@@ -126,8 +94,8 @@ static void tell_waste(struct line *line, const struct summary *summary,
             !(cell->orphans.value > 0))
             continue;
         line_add(line, "%s%s %s CPU over %s", before, cell->arm,
-                 duration(cost, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value),
-                 duration(drain, cell->drain_ns.known, cell->drain_ns.value));
+                 figure_duration(cost, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value),
+                 figure_duration(drain, cell->drain_ns.known, cell->drain_ns.value));
         before = ", ";
     }
     line_add(line, "%s", *before == ',' ? "." : "");
@@ -153,7 +121,7 @@ static void tell_late(struct line *line, const struct summary_cell *cell)
 {
     char late[FIGURE_BYTES];
     line_add(line, "%s late",
-             duration(late, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value));
+             figure_duration(late, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value));
 }
 
 static void tell_stall(struct line *line, const struct summary *summary,
@@ -207,7 +175,7 @@ static void print_imprecise(FILE *out, const struct summary *summary)
              summary->imprecise, summary->precision_count, plural((int64_t)summary->precision_count));
     if (summary->missing_ns > 0)
         line_add(&line, "; about %s more of measuring is missing",
-                 duration(missing, true, summary->missing_ns));
+                 figure_duration(missing, true, summary->missing_ns));
     line_add(&line, ".");
     line_print(&line, out);
 }
@@ -285,7 +253,7 @@ struct column {
 
 static const char *p50_wall(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->wall_ns.p50.known, cell->wall_ns.p50.value);
+    return figure_duration(buf, cell->wall_ns.p50.known, cell->wall_ns.p50.value);
 }
 
 static const char *interval(char *buf, const struct summary_cell *cell)
@@ -293,9 +261,9 @@ static const char *interval(char *buf, const struct summary_cell *cell)
     const struct stats_estimate *p50 = &cell->wall_ns.p50;
     char lo[FIGURE_BYTES], hi[FIGURE_BYTES];
     if (!p50->known || !p50->bounded)
-        return unknown(buf);
-    (void)snprintf(buf, FIGURE_BYTES, "%.16s..%.16s", duration(lo, true, p50->ci_lo),
-                   duration(hi, true, p50->ci_hi));
+        return figure_unknown(buf);
+    (void)snprintf(buf, FIGURE_BYTES, "%.16s..%.16s", figure_duration(lo, true, p50->ci_lo),
+                   figure_duration(hi, true, p50->ci_hi));
     return buf;
 }
 
@@ -305,32 +273,32 @@ static const char *times_ideal(char *buf, const struct summary_cell *cell)
         (void)snprintf(buf, FIGURE_BYTES, "%.3f", cell->over_ideal_x.value);
         return buf;
     }
-    return ratio(buf, cell->over_ideal_x.known, cell->over_ideal_x.value);
+    return figure_ratio(buf, cell->over_ideal_x.known, cell->over_ideal_x.value);
 }
 
 static const char *speedup(char *buf, const struct summary_cell *cell)
 {
-    return ratio(buf, cell->speedup_x.known, cell->speedup_x.value);
+    return figure_ratio(buf, cell->speedup_x.known, cell->speedup_x.value);
 }
 
 static const char *cpu(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value);
+    return figure_duration(buf, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value);
 }
 
 static const char *net_cpu(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->cpu_net_ns.known, cell->cpu_net_ns.value);
+    return figure_duration(buf, cell->cpu_net_ns.known, cell->cpu_net_ns.value);
 }
 
 static const char *cpu_times_sequential(char *buf, const struct summary_cell *cell)
 {
-    return ratio(buf, cell->cpu_over_sequential_x.known, cell->cpu_over_sequential_x.value);
+    return figure_ratio(buf, cell->cpu_over_sequential_x.known, cell->cpu_over_sequential_x.value);
 }
 
 static const char *wakeups(char *buf, const struct summary_cell *cell)
 {
-    return count(buf, &cell->wakeups_per_fanout);
+    return figure_count(buf, &cell->wakeups_per_fanout);
 }
 
 static const char *verdict(char *buf, const struct summary_cell *cell)
@@ -341,37 +309,37 @@ static const char *verdict(char *buf, const struct summary_cell *cell)
 
 static const char *caller_learns(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->time_to_error_ns.known, cell->time_to_error_ns.value);
+    return figure_duration(buf, cell->time_to_error_ns.known, cell->time_to_error_ns.value);
 }
 
 static const char *still_running(char *buf, const struct summary_cell *cell)
 {
-    return count(buf, &cell->orphans);
+    return figure_count(buf, &cell->orphans);
 }
 
 static const char *thrown_away(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value);
+    return figure_duration(buf, cell->wasted_cpu_ns.known, cell->wasted_cpu_ns.value);
 }
 
 static const char *drains_in(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->drain_ns.known, cell->drain_ns.value);
+    return figure_duration(buf, cell->drain_ns.known, cell->drain_ns.value);
 }
 
 static const char *errors_seen(char *buf, const struct summary_cell *cell)
 {
-    return count(buf, &cell->errors_seen);
+    return figure_count(buf, &cell->errors_seen);
 }
 
 static const char *errors_lost(char *buf, const struct summary_cell *cell)
 {
-    return count(buf, &cell->errors_lost);
+    return figure_count(buf, &cell->errors_lost);
 }
 
 static const char *woke_late(char *buf, const struct summary_cell *cell)
 {
-    return duration(buf, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value);
+    return figure_duration(buf, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value);
 }
 
 static const struct column wait_columns[] = {
@@ -456,7 +424,7 @@ static void print_reason(FILE *out, const struct summary *summary, const struct 
              summary_verdict_name(cell->verdict), cell->verdict_reason);
     if (cell->rounds_flagged > 0 && cell->wall_ns.clean_p50.known)
         line_add(&line, "; p50 wall of the %lld clean ones %s", (long long)cell->wall_ns.clean_p50.n,
-                 duration(clean, true, cell->wall_ns.clean_p50.value));
+                 figure_duration(clean, true, cell->wall_ns.clean_p50.value));
     line_print(&line, out);
 }
 
@@ -557,7 +525,7 @@ static void print_precision(FILE *out, const struct summary *summary, const stru
     line_add(&line, "%.3g %% asked: %s", row->target_x * 100, row->reached ? "reached" : "not reached");
     if (!row->reached && row->missing_ns.known)
         line_add(&line, ", about %s more of measuring is missing",
-                 duration(missing, true, row->missing_ns.value));
+                 figure_duration(missing, true, row->missing_ns.value));
     if (!row->reached && row->rounds >= row->most)
         line_add(&line, "; %lld rounds are the most", (long long)row->most);
     line_print(&line, out);
@@ -608,10 +576,10 @@ static void print_scaling(FILE *out, const struct summary *summary)
         line_add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
                  summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
         line_add(&line, "%-48.48s%6lld%16s%12s%10s%8s", label.text, (long long)cell->cores,
-                 count(rate, &cell->throughput_per_s),
-                 ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
-                 duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
-                 ratio(overlap, row->overlap_x.known, row->overlap_x.value));
+                 figure_count(rate, &cell->throughput_per_s),
+                 figure_ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
+                 figure_duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
+                 figure_ratio(overlap, row->overlap_x.known, row->overlap_x.value));
         (void)fprintf(out, "%s\n", line.text);
     }
 }
@@ -624,10 +592,10 @@ static void print_against(FILE *out, const struct summary_cell *cell)
     const struct summary_figure *wall_over = &cell->wall_over_first_x, *cpu_over = &cell->cpu_over_first_x;
     struct line line = {.length = 0};
     line_add(&line, "%-24.24s %-24.24s%12s%10s%14s%10s", cell->first_of_arm ? cell->arm : "", cell->runtime,
-             duration(wall, cell->wall_ns.p50.known, cell->wall_ns.p50.value),
-             ratio(wall_x, wall_over->known, wall_over->value),
-             duration(cpu, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value),
-             ratio(cpu_x, cpu_over->known, cpu_over->value));
+             figure_duration(wall, cell->wall_ns.p50.known, cell->wall_ns.p50.value),
+             figure_ratio(wall_x, wall_over->known, wall_over->value),
+             figure_duration(cpu, cell->cpu_ns.p50.known, cell->cpu_ns.p50.value),
+             figure_ratio(cpu_x, cpu_over->known, cpu_over->value));
     (void)fprintf(out, "%s\n", line.text);
 }
 
@@ -653,10 +621,11 @@ static void tell_contrast(FILE *out, const struct summary *summary, const struct
                               *highest = &summary->cells[contrast->highest];
     char least[FIGURE_BYTES], most[FIGURE_BYTES];
     struct line line = {.length = 0};
-    line_add(&line, "%s needs %s (%s)", lowest->runtime, ratio(least, true, lowest->cpu_over_first_x.value),
-             lowest->arm);
+    line_add(&line, "%s needs %s (%s)", lowest->runtime,
+             figure_ratio(least, true, lowest->cpu_over_first_x.value), lowest->arm);
     if (lowest != highest)
-        line_add(&line, " to %s (%s)", ratio(most, true, highest->cpu_over_first_x.value), highest->arm);
+        line_add(&line, " to %s (%s)", figure_ratio(most, true, highest->cpu_over_first_x.value),
+                 highest->arm);
     line_add(&line, " the CPU time per fan-out that %s needs.", summary->cells[contrast->first].runtime);
     line_print(&line, out);
 }
@@ -687,8 +656,9 @@ static void print_lab_row(FILE *out, const struct summary *summary, const struct
              : is_cpu ? "CPU"
                       : "wall",
              row->published,
-             is_ratio ? ratio(measured, true, row->measured) : duration(measured, true, row->measured),
-             ratio(against, true, row->ratio_x));
+             is_ratio ? figure_ratio(measured, true, row->measured)
+                      : figure_duration(measured, true, row->measured),
+             figure_ratio(against, true, row->ratio_x));
     (void)fprintf(out, "%s\n", line.text);
 }
 
@@ -835,11 +805,13 @@ int report_text(const struct summary *summary, FILE *out)
     print_status(out, summary);
     print_imprecise(out, summary);
     print_findings(out, summary);
+    text_tell_capacity(summary, out);
     print_places(out, summary);
     print_disturbance(out, summary);
     for (size_t i = 0; i < summary->group_count; i++)
         print_group(out, summary, &summary->groups[i]);
     print_runtimes(out, summary);
+    text_print_capacity(summary, out);
     print_scaling(out, summary);
     print_lab(out, summary);
     print_thresholds(out, summary);

@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""What one core carries, from a run made of a known rule (make_capacity.c): figures against the rule, texts byte for byte.
+
+check_capacity.py MAKE_CAPACITY SHOW_RUN [--update]
+"""
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import check_golden
+
+HERE = pathlib.Path(__file__).resolve().parent
+KEYS = ("runtime", "arm", "job", "fanout", "delay_ns", "work_ns", "wakeup_ns", "predicted_per_s_core", "measured_per_s_core",
+        "error_x", "clients_at_knee", "crossover_clients", "cpu_ns_per_saved_ms")
+RULE = {"sequential": (200e3, 150e3), "gather": (310e3, 200e3), "taskgroup": (347e3, 224e3)}  # work, wake-up
+expect = check_golden.expect
+
+
+def near(estimate, wanted, relative, where):
+    value = estimate["value"] if isinstance(estimate, dict) else estimate
+    expect(value is not None and math.isclose(value, wanted, rel_tol=relative), f"{where}: {value}, not {wanted}")
+
+
+def check_row(row, where):
+    for key in KEYS:
+        expect(key in row, f"{where}: no {key}")
+    for value in row.values():
+        if isinstance(value, dict):
+            check_golden.check_estimate(value, where)
+
+
+def check_sleep(row):
+    where = f"sleep {row['arm']}"
+    work, wakeup = RULE[row["arm"]]
+    near(row["work_ns"], work, 0.02, f"{where}: work")
+    near(row["wakeup_ns"], wakeup, 0.02, f"{where}: wake-up")
+    near(row["predicted_per_s_core"], 1e9 / work, 0.02, f"{where}: predicted")
+    if row["arm"] == "sequential":
+        expect(row["measured_per_s_core"] is None, f"{where}: measured")
+        expect(row["measured_per_s_core_null_reason"] == "never_saturated", f"{where}: why it is not measured")
+        expect(row["clients_busiest"] == 1024 and 0.5 < row["utilization_busiest"] < 0.55, f"{where}: busiest")
+        near(row["clients_at_knee"], 403e6 / work, 0.02, f"{where}: knee")
+        expect(row["crossover_clients_null_reason"] == "is_sequential", f"{where}: crossover")
+        return
+    # 32 clients keep the core busy and their working set is larger than what the fit has seen: less than was foretold
+    expect(row["clients_at_ceiling"] == 32, f"{where}: ceiling at {row['clients_at_ceiling']}")
+    expect(row["error_x"]["ci_hi"] < 0.95, f"{where}: error {row['error_x']}")
+    near(row["clients_at_knee"], 10.2e6 / work, 0.02, f"{where}: knee")
+    expect(row["cheaper_below"] is True, f"{where}: who is cheaper below")
+
+
+def check_crossover(row):
+    """Where 200 + 6000 / K meets 310 + 200 / K + 25 log2(K / 16)."""
+    if row["arm"] != "gather":
+        return
+    low, high = 16.0, 256.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        dear = 310 + 200 / middle + 25 * math.log2(middle / 16) - 200 - 6000 / middle
+        low, high = (low, middle) if dear > 0 else (middle, high)
+    near(row["crossover_clients"], low, 0.1, "gather: crossover")
+    expect(row["crossover_clients"]["ci_lo"] < row["crossover_clients"]["ci_hi"], "gather: crossover without interval")
+    near(row["crossover_error_x"], row["crossover_clients"]["value"] / row["predicted_crossover_clients"]["value"], 1e-3,
+         "gather: crossover measured / predicted")
+    near(row["cpu_ns_per_saved_ms"], (310e3 - 200e3) / (403 - 10.2), 0.05, "gather: CPU per ms saved")
+
+
+def main():
+    make, show, update = sys.argv[1], sys.argv[2], "--update" in sys.argv
+    with tempfile.TemporaryDirectory(prefix="corefan-capacity-") as scratch:
+        run = f"{scratch}/run"
+        subprocess.run([make, run], check=True)
+        texts = {form: check_golden.show(show, run, form) for form in ("text", "json")}
+        for form, text in texts.items():
+            expect(check_golden.show(show, run, form) == text, f"{form} differs the second time")
+            check_golden.compare("capacity", form, text, update)
+    summary = json.loads(texts["json"], parse_constant=check_golden.no_constant)
+    check_golden.check_nulls(summary["capacity"], "capacity")
+    check_golden.check_text(texts["text"])
+    expect([(row["job"], row["arm"]) for row in summary["capacity"]] ==
+           [(job, arm) for job in ("sleep", "noop") for arm in RULE], "capacity: rows")
+    for row in summary["capacity"]:
+        check_row(row, f"{row['job']} {row['arm']}")
+        if row["job"] == "sleep":
+            check_sleep(row)
+            check_crossover(row)
+        else:
+            expect(row["wakeup_ns_null_reason"] == "does_not_wait", "noop: wake-ups")
+            near(row["error_x"], 1, 0.03, f"noop {row['arm']}: error")
+    print("\n".join(check_golden.MISTAKES) if check_golden.MISTAKES else "capacity is as the rule has it")
+    return 1 if check_golden.MISTAKES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+/* make_capacity DIR: a run of windows made of a known rule: what a core carries, and where its arms cross over.
+ *
+ * 40 x 10 ms on asyncio, driven by 1 to 1,024 clients on one core, 32 also on two; 2 x noop by 1 and 16.  CPU per fan-out in
+ * us of K clients: sequential 200 + 150 x 40 / K; gather 310 + 200 / K + 25 x log2(K / 16) from 16 on; taskgroup 12 % more.
+ * check_capacity.py knows the same rule. */
+#include "coordinator/store.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WINDOW_NS 2e9
+#define US        1e3
+#define MS        1e6
+#define BLOCKS    5
+#define ARMS      3
+#define MOST      64
+
+struct arm {
+    const char *name;
+    double work_ns, wakeup_ns, wakeups, growth_ns, latency_ns;
+};
+
+static const struct arm sleepers[ARMS] = {
+    {"sequential", 200 * US, 150 * US, 40, 0, 403 * MS},
+    {"gather", 310 * US, 200 * US, 1, 25 * US, 10.2 * MS},
+    {"taskgroup", 347 * US, 224 * US, 1, 28 * US, 10.2 * MS},
+};
+static const struct arm no_waiters[ARMS] = {
+    {"sequential", 316, 0, 0, 0, 0}, {"gather", 20.9 * US, 0, 0, 0, 0}, {"taskgroup", 16.5 * US, 0, 0, 0, 0}};
+
+struct group {
+    int64_t clients, cores;
+    bool waits;
+};
+
+static const struct group groups[] = {
+    {1, 1, true},    {2, 1, true},  {4, 1, true},   {8, 1, true},   {16, 1, true},
+    {32, 1, true},   {32, 2, true}, {64, 1, true},  {128, 1, true}, {256, 1, true},
+    {1024, 1, true}, {1, 1, false}, {16, 1, false},
+};
+#define GROUPS ((int64_t)(sizeof groups / sizeof *groups))
+
+static char asyncio[] = "asyncio", host[] = "box", boot_id[] = "boot",
+            instance[] = "00112233445566778899aabbccddeeff";
+
+static const struct arm *arm_of(const struct group *group, int64_t arm)
+{
+    return group->waits ? &sleepers[arm] : &no_waiters[arm];
+}
+
+/* ---- the plan ---- */
+
+static struct plan_cell plan_cell(const struct group *group, int64_t number, int64_t group_number,
+                                  int64_t arm)
+{
+    struct plan_cell cell = {.group = group_number,
+                             .runtime = memory_text(asyncio),
+                             .cores = group->cores,
+                             .rounds = BLOCKS,
+                             .processes = 1};
+    const char *name = arm_of(group, arm)->name;
+    long long clients = group->clients, cores = group->cores;
+    cell.id = memory_format("asyncio/%s/%s/cores=%lld/clients=%lld/duration=2s", name,
+                            group->waits ? "sleep/n=40/delay=10ms" : "noop/n=2", cores, clients);
+    cell.spec = (struct wire_cell){.cell = number,
+                                   .arm = memory_text(name),
+                                   .job = memory_text(group->waits ? "sleep" : "noop"),
+                                   .fanout = group->waits ? 40 : 2,
+                                   .delay_ns = group->waits ? (int64_t)(10 * MS) : 0,
+                                   .wait = memory_text("timerfd"),
+                                   .clients = group->clients,
+                                   .phase = memory_text("together"),
+                                   .duration_ns = (int64_t)WINDOW_NS,
+                                   .warmup = 2};
+    return cell;
+}
+
+static void make_plan(struct plan *plan)
+{
+    memset(plan->sweep_sha256, 'a', 64);
+    for (int64_t i = 0; i < GROUPS; i++) {
+        const struct group *group = &groups[i];
+        long long clients = group->clients, cores = group->cores;
+        plan->groups[i] =
+            (struct plan_group){.number = i,
+                                .title = memory_format("%s, %lld core%s, clients %lld",
+                                                       group->waits ? "40 x 10ms sleep" : "2 x noop", cores,
+                                                       cores > 1 ? "s" : "", clients),
+                                .cores = group->cores,
+                                .blocks = BLOCKS,
+                                .processes = 1,
+                                .seed = (uint64_t)i};
+        for (int64_t arm = 0; arm < ARMS; arm++, plan->cell_count++)
+            plan->cells[plan->cell_count] = plan_cell(group, plan->cell_count, i, arm);
+    }
+    plan->group_count = GROUPS;
+}
+
+static void release_plan(struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->group_count; i++)
+        free(plan->groups[i].title);
+    for (int64_t i = 0; i < plan->cell_count; i++) {
+        struct plan_cell *cell = &plan->cells[i];
+        char *texts[] = {cell->runtime,  cell->id,        cell->spec.arm,
+                         cell->spec.job, cell->spec.wait, cell->spec.phase};
+        for (size_t text = 0; text < sizeof texts / sizeof *texts; text++)
+            free(texts[text]);
+    }
+}
+
+/* ---- windows ---- */
+
+struct window {
+    int64_t pairs[6];
+    struct wire_round round;
+};
+
+/* 80 % at the latency, the rest a tenth and a half above it. */
+static void fill_latency(double latency_ns, int64_t fanouts, struct window *window)
+{
+    const double places[] = {1, 1.1, 1.5};
+    const int64_t tenth = fanouts / 10, counts[] = {fanouts - 2 * tenth, tenth, tenth};
+    struct wire_histogram *histogram = &window->round.latency;
+    *histogram = (struct wire_histogram){
+        .present = true, .significant_digits = 3, .lowest_ns = 1, .highest_ns = 100000000000};
+    histogram->counts = window->pairs;
+    for (size_t i = 0; i < 3; i++) {
+        if (counts[i] == 0)
+            continue;
+        window->pairs[2 * histogram->pair_count] =
+            wire_histogram_index(histogram, (int64_t)(latency_ns * places[i]));
+        window->pairs[2 * histogram->pair_count++ + 1] = counts[i];
+    }
+}
+
+static void fill_window(const struct group *group, int64_t arm_index, int64_t worker, int64_t block,
+                        struct window *ret)
+{
+    const struct arm *arm = arm_of(group, arm_index);
+    struct rng rng = rng_stream((uint64_t)(group->clients * 8 + arm_index), (uint64_t)(block * 2 + worker));
+    double clients = (double)group->clients, wakeups = arm->wakeups / clients;
+    double busy_ns = arm->work_ns + (clients > 16 ? arm->growth_ns * log2(clients / 16) : 0);
+    double cpu_ns = (busy_ns + arm->wakeup_ns * wakeups) * (1 + 0.02 * (rng_unit(&rng) - 0.5));
+    double latency_ns = fmax(arm->latency_ns, clients * cpu_ns);
+    double fanouts = floor(WINDOW_NS * clients / latency_ns);
+    struct wire_round *round = &ret->round;
+    wire_round_init(round);
+    round->block = block;
+    round->position = arm_index;
+    round->start_ns = 1000000000 + block * 3 * (int64_t)WINDOW_NS * ARMS +
+                      arm_index * 3 * (int64_t)WINDOW_NS + worker * 12000;
+    round->wall_ns = (int64_t)WINDOW_NS;
+    round->cpu_ns = (int64_t)fmin(fanouts * cpu_ns, WINDOW_NS);
+    round->fanouts = (int64_t)fanouts;
+    round->wakeups = (int64_t)(fanouts * wakeups);
+    round->max_in_flight = arm_index == 0 ? 1 : group->waits ? 40 : 2;
+    round->early = group->waits ? 0 : WIRE_NULL;
+    round->runq_ns = 1500;
+    round->switches_voluntary = round->wakeups;
+    round->switches_involuntary = round->faults_minor = round->faults_major = 0;
+    round->cpu_start = round->cpu_end = 1 + worker;
+    round->throttles = round->throttled_ns = round->steal_ticks = 0;
+    fill_latency(latency_ns, round->fanouts, ret);
+}
+
+static int put_group(struct store *store, int64_t number, int64_t first_cell, struct error *err)
+{
+    const struct group *group = &groups[number];
+    for (int64_t worker = 0; worker < group->cores; worker++) {
+        static struct window windows[BLOCKS * ARMS];
+        static struct wire_round rounds[BLOCKS * ARMS];
+        bool fresh;
+        for (int64_t i = 0; i < BLOCKS * ARMS; i++) {
+            memset(&windows[i], 0, sizeof windows[i]);
+            fill_window(group, i % ARMS, worker, i / ARMS, &windows[i]);
+            rounds[i] = windows[i].round;
+            rounds[i].cell = first_cell + i % ARMS;
+        }
+        const struct wire_result result = {
+            .group = number, .attempt = 1, .last = true, .rounds = rounds, .round_count = BLOCKS * ARMS};
+        if (store_put_result(store, worker, &result, &fresh, err) < 0)
+            return -1;
+    }
+    return store_finish_group(store, number, 1, err);
+}
+
+static int fill(struct store *store, const struct plan *plan, struct error *err)
+{
+    const char *facts[][2] = {{"run_id", "golden"},
+                              {"started_at", "2026-01-02T03:04:05Z"},
+                              {"status", "complete"},
+                              {"tool_version", "0.1.0"},
+                              {"reserved_cpus", "0"}};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        if (store_put_fact(store, facts[i][0], facts[i][1], err) < 0)
+            return -1;
+    if (store_put_plan(store, plan, err) < 0)
+        return -1;
+    for (int64_t worker = 0; worker < 2; worker++) {
+        const struct wire_hello hello = {.instance = instance,
+                                         .runtime = asyncio,
+                                         .label = asyncio,
+                                         .host = host,
+                                         .boot_id = boot_id,
+                                         .pid = 4000 + worker,
+                                         .slot = worker,
+                                         .cpu = 1 + worker,
+                                         .busy_heartbeats = true};
+        if (store_put_worker(store, worker, &hello, err) < 0)
+            return -1;
+    }
+    for (int64_t i = 0; i < GROUPS; i++)
+        if (put_group(store, i, i * ARMS, err) < 0)
+            return -1;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct plan_group plan_groups[MOST];
+    static struct plan_cell plan_cells[MOST * ARMS];
+    static char name[] = "capacity";
+    struct plan plan = {.name = name, .seed = 1, .all_cores = 2, .groups = plan_groups, .cells = plan_cells};
+    struct error err = {.text = "usage: make_capacity DIR"};
+    struct store *store = NULL;
+    make_plan(&plan);
+    int status = argc == 2 ? store_create(argv[1], &store, &err) : -1;
+    if (status == 0) {
+        status = fill(store, &plan, &err);
+        store_close(store);
+    }
+    release_plan(&plan);
+    if (status < 0)
+        (void)fprintf(stderr, "make_capacity: %s\n", err.text);
+    return status < 0;
+}
