@@ -227,11 +227,11 @@ struct wire_histogram {
     X(errors_seen)            /* errors that reached the caller */                                           \
     X(errors_lost)            /* errors that nobody was given */                                             \
     X(stall_overshoot_p50_ns) /* overshoot of the sleepers beside stalling children */                       \
-    X(launch_ns)              /* windows: when the first fan-out was launched; nil else, like what follows */  \
-    X(children)               /* that ended in the window */                                                 \
-    X(busy_ticks)             /* of the measured CPU */                                                      \
-    X(offered)                /* open loop: starts that were intended */                                     \
-    X(skipped)                /* for want of room */                                                         \
+    X(launch_ns)  /* windows: when the first fan-out was launched; nil else, like what follows */            \
+    X(children)   /* that ended in the window */                                                             \
+    X(busy_ticks) /* of the measured CPU */                                                                  \
+    X(offered)    /* open loop: starts that were intended */                                                 \
+    X(skipped)    /* for want of room */                                                                     \
     X(unfinished)                                                                                            \
     X(lag_p50_ns) /* actual minus intended start */                                                          \
     X(lag_max_ns)
