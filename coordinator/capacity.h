@@ -121,6 +121,36 @@ struct stats_estimate capacity_cost_per_saved_ms(const struct capacity_loads *fi
                                                  const struct capacity_loads *second,
                                                  const struct capacity_curve *second_curve);
 
+/* ---- How many cores ---- */
+
+/* One way to drive a core, and how long its fan-outs took. */
+struct capacity_offer {
+    struct capacity_load load;
+    double p99_ns; /* over all its windows; 0: not known */
+};
+
+struct capacity_demand {
+    double rate_per_s; /* of all cores together, > 0 */
+    double p99_ns;     /* at most, > 0 */
+};
+
+struct capacity_size {
+    struct stats_estimate cores;      /* whole numbers, the ends of the interval too */
+    struct stats_estimate per_s_core; /* the most that one core does in time */
+    double utilization;               /* of each of those cores, when the rate is spread over them evenly */
+    double cpu_ns, p99_ns;            /* per fan-out, of the load that is nearest below that rate */
+    int64_t clients;                  /* of that load */
+    bool more_is_possible; /* no load was late and none kept the core busy: it may do more than was tried */
+    double least_p99_ns;   /* of all loads, and with how many clients; 0: none is known */
+    int64_t least_clients;
+};
+
+/* The cores that a demand needs.  A core is driven as hard as its p99 allows: between the hardest load in time and the next
+ * harder one that is late, throughput is a straight line in the logarithm of p99.  Words for cores: `no_p99` (no load
+ * has as many fan-outs as a p99 takes), `p99_out_of_reach` (it is longer at every load). */
+void capacity_size_for(const struct capacity_offer *offers, size_t count,
+                       const struct capacity_demand *demand, uint64_t seed, struct capacity_size *ret);
+
 /* ---- Many cores ---- */
 
 struct capacity_scale_point {

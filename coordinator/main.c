@@ -9,6 +9,7 @@
 #include "coordinator/environment.h"
 #include "coordinator/options.h"
 #include "coordinator/run.h"
+#include "coordinator/size.h"
 #include "coordinator/topology.h"
 #include "proto/wire.h"
 
@@ -80,6 +81,22 @@ static int execute_compare(int argc, char **argv, const struct words *all, struc
     return status;
 }
 
+static int execute_size(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_size options;
+    struct sizing *sizing;
+    (void)all;
+    if (options_parse_size(argc, argv, &options, err) < 0 || size_make(&options.size, &sizing, err) < 0)
+        return -1;
+    int printed = strcmp(options.format, "json") == 0 ? size_print_json(sizing, stdout)
+                                                      : size_print_text(sizing, stdout);
+    int code = error_exit_code(size_exit_kind(sizing));
+    size_free(sizing);
+    if (printed < 0 || fflush(stdout) != 0)
+        return error_set(err, ERROR_INTERNAL, "cannot write the answer");
+    return code;
+}
+
 /* The CPUs that `run` would measure on. */
 static int capture_this_host(char **ret, struct error *err)
 {
@@ -121,6 +138,7 @@ static const struct command commands[] = {
     {"plan", "print the cells, their order, precision and time; run nothing", execute_plan},
     {"report", "rebuild any report of a run from its store", execute_report},
     {"compare", "what got slower between two runs, cell by cell", execute_compare},
+    {"size", "the cores that a rate needs at a p99, by the windows of a run", execute_size},
     {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

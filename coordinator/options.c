@@ -31,6 +31,8 @@ enum option_key {
     OPTION_THRESHOLD,
     OPTION_METRIC,
     OPTION_IGNORE,
+    OPTION_RATE,
+    OPTION_P99,
 };
 
 /* What every command's parser works on; the command's own struct is behind `of`. */
@@ -535,6 +537,93 @@ void options_release_compare(struct options_compare *options)
 {
     free(options->ignored);
     options->ignored = NULL;
+}
+
+/* -- size --------------------------------------------------------------------------------------------------- */
+
+static int read_rate(const char *text, double *ret, struct error *err)
+{
+    const char *why = "it must be above 0";
+    if (units_parse_rate(text, ret, &why) < 0)
+        return error_set(err, ERROR_USAGE, "--rate '%s': %s", text, why);
+    return 0;
+}
+
+static int read_p99(const char *text, double *ret, struct error *err)
+{
+    const char *why = "it must be above 0";
+    int64_t ns;
+    if (units_parse_duration(text, &ns, &why) < 0 || ns == 0)
+        return error_set(err, ERROR_USAGE, "--p99 '%s': %s", text, why);
+    *ret = (double)ns;
+    return 0;
+}
+
+static int check_sized(const struct options_size *options, struct error *err)
+{
+    if (!options->size.run)
+        return error_set(err, ERROR_USAGE, "which run? name its directory");
+    if (!(options->size.rate_per_s > 0))
+        return error_set(err, ERROR_USAGE, "at which rate? --rate 50k/s");
+    if (!(options->size.p99_ns > 0))
+        return error_set(err, ERROR_USAGE, "at which latency? --p99 25ms");
+    return 0;
+}
+
+static int take_size_word(struct parsing *parsing, int key, char *text)
+{
+    struct options_size *options = parsing->of;
+    switch (key) {
+    case OPTION_RATE:
+        return read_rate(text, &options->size.rate_per_s, parsing->err);
+    case OPTION_P99:
+        return read_p99(text, &options->size.p99_ns, parsing->err);
+    case OPTION_FORMAT:
+        return read_plain_format(text, &options->format, parsing->err);
+    case ARGP_KEY_ARG:
+        if (options->size.run)
+            return refuse_extra(parsing, text);
+        options->size.run = text;
+        return 0;
+    case ARGP_KEY_END:
+        return check_sized(options, parsing->err);
+    default:
+        return 1;
+    }
+}
+
+static error_t parse_size(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    int status = take_size_word(parsing, key, text);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+int options_parse_size(int argc, char **argv, struct options_size *ret, struct error *err)
+{
+    static const struct argp_option table[] = {
+        {"rate", OPTION_RATE, "RATE", 0, "fan-outs per second, of all cores together: 50k/s", 0},
+        {"p99", OPTION_P99, "D", 0, "latency that 99 of 100 fan-outs may take: 25ms", 0},
+        {"format", OPTION_FORMAT, "FORMAT", 0, "text or json", 0},
+        {0},
+    };
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_size,
+        .args_doc = "RUN",
+        .doc = "Says how many cores a rate needs at a latency, for each runtime and arm of a run that has "
+               "windows "
+               "('clients' or 'rate').\v"
+               "Example:\n  corefan size runs/capacity-20260101T120000Z --rate 50k/s --p99 25ms\n"
+               "Exit codes: 0 some arm can do it, 99 none can, 2 bad input.",
+    };
+    struct options_size options = {.format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0)
+        return -1;
+    *ret = options;
+    return 0;
 }
 
 /* -- doctor ------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "coordinator/compare.h"
 #include "coordinator/progress.h"
+#include "coordinator/size.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +41,11 @@ struct options_compare {
     const char *format;
 };
 
+struct options_size {
+    struct size_options size;
+    const char *format;
+};
+
 struct options_doctor {
     const char *format;
 };
@@ -49,6 +55,7 @@ int options_parse_run(int argc, char **argv, struct options_run *ret, struct err
 int options_parse_plan(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err);
 int options_parse_compare(int argc, char **argv, struct options_compare *ret, struct error *err);
+int options_parse_size(int argc, char **argv, struct options_size *ret, struct error *err);
 int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
 
 void options_release_run(struct options_run *options);

@@ -405,8 +405,10 @@ void summary_free(struct summary *summary)
         free(summary->lab_verdicts[i].reason);
     free(summary->lab_verdicts);
     free(summary->lab);
-    for (size_t i = 0; i < summary->capacity_count; i++)
+    for (size_t i = 0; i < summary->capacity_count; i++) {
         free(summary->capacity[i].title);
+        free(summary->capacity[i].cells);
+    }
     free(summary->capacity);
     free(summary->contrasts);
     free(summary->conditions);

@@ -239,8 +239,10 @@ struct summary_scaling {
 /* One runtime and arm with one job, driven by several numbers of clients, at least once in windows: what one core can
  * carry.  Of cells with as few cores as there are. */
 struct summary_capacity {
-    char *title;       /* "40 x 10ms sleep" */
-    size_t cell;       /* that of the fewest clients */
+    char *title;   /* "40 x 10ms sleep" */
+    size_t cell;   /* that of the fewest clients */
+    size_t *cells; /* all of its loads, those of a rate too */
+    size_t cell_count;
     size_t sequential; /* row of the sequential arm on the same runtime; its own for itself; SIZE_MAX: none */
     struct capacity_curve curve;
     struct summary_figure idle_cpu_ns, idle_wall_ns; /* p50s with the fewest clients */

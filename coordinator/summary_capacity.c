@@ -54,7 +54,7 @@ struct family {
     char *key; /* the id's further parts without those that say how it is driven */
     size_t *cells;
     size_t count;
-    struct capacity_load *loads;
+    struct capacity_load *loads; /* of closed loops */
     struct capacity_loads input;
 };
 
@@ -85,10 +85,14 @@ static char *family_key(const struct summary_cell *cell)
     return key;
 }
 
+static bool is_open(const struct summary_cell *cell)
+{
+    return cell->rate_per_s > 0 || cell->rate_factor > 0;
+}
+
 static bool belongs(const struct summary_cell *cell)
 {
-    bool open_loop = cell->rate_per_s > 0 || cell->rate_factor > 0;
-    return cell->value_count > 0 && !open_loop && !cell->may_fail && !cell->stalls;
+    return cell->value_count > 0 && !cell->may_fail && !cell->stalls;
 }
 
 struct families {
@@ -133,17 +137,20 @@ static void keep_least_cores(const struct summary *summary, struct family *famil
 static void make_loads(const struct summary *summary, struct family *family)
 {
     keep_least_cores(summary, family);
+    size_t count = 0;
     family->loads = memory_zeroed(family->count, sizeof *family->loads);
     for (size_t i = 0; i < family->count; i++) {
         const struct summary_cell *cell = &summary->cells[family->cells[i]];
-        struct capacity_load *load = &family->loads[i];
+        if (is_open(cell))
+            continue;
+        struct capacity_load *load = &family->loads[count++];
         load->clients = cell->clients;
         load->together = cell->phase && strcmp(cell->phase, "together") == 0;
         load->timed = cell->is_window;
         load->windows = windows_of(cell, &load->count);
     }
     bool waits = summary->cells[family->cells[0]].job_waits;
-    family->input = (struct capacity_loads){family->loads, family->count, waits};
+    family->input = (struct capacity_loads){family->loads, count, waits};
 }
 
 static bool has_window(const struct summary *summary, const struct family *family)
@@ -180,10 +187,9 @@ static struct families find_families(const struct summary *summary)
 static void release_families(struct families *families)
 {
     for (size_t i = 0; i < families->count; i++) {
-        for (size_t j = 0; j < families->at[i].count; j++)
+        for (size_t j = 0; j < families->at[i].input.count; j++)
             free((void *)(uintptr_t)families->at[i].loads[j].windows);
         free(families->at[i].key);
-        free(families->at[i].cells);
         free(families->at[i].loads);
     }
     free(families->at);
@@ -212,11 +218,17 @@ static char *make_title(const struct summary_cell *cell, const char *key)
     return title;
 }
 
+/* By clients, closed loops first. */
+static int64_t rank_of(const struct summary_cell *cell)
+{
+    return is_open(cell) ? INT64_MAX : cell->clients;
+}
+
 static size_t find_least_clients(const struct summary *summary, const struct family *family)
 {
     size_t least = family->cells[0];
     for (size_t i = 1; i < family->count; i++)
-        if (summary->cells[family->cells[i]].clients < summary->cells[least].clients)
+        if (rank_of(&summary->cells[family->cells[i]]) < rank_of(&summary->cells[least]))
             least = family->cells[i];
     return least;
 }
@@ -239,7 +251,7 @@ static struct summary_figure busy_cpu(const struct summary *summary, const struc
     const struct summary_cell *best = NULL;
     for (size_t i = 0; i < family->count && curve->measured_per_s_core.known; i++) {
         const struct summary_cell *cell = &summary->cells[family->cells[i]];
-        if (cell->is_window && cell->clients == curve->ceiling_clients)
+        if (cell->is_window && !is_open(cell) && cell->clients == curve->ceiling_clients)
             best = cell;
     }
     return best ? p50_of(&best->cpu_ns.p50) : no_figure(curve->measured_per_s_core.why);
@@ -251,6 +263,8 @@ static void fill_row(const struct summary *summary, const struct family *family,
     size_t least = find_least_clients(summary, family);
     *row = (struct summary_capacity){.title = make_title(&summary->cells[least], family->key),
                                      .cell = least,
+                                     .cells = family->cells,
+                                     .cell_count = family->count,
                                      .sequential = SIZE_MAX,
                                      .idle_cpu_ns = p50_of(&summary->cells[least].cpu_ns.p50),
                                      .idle_wall_ns = p50_of(&summary->cells[least].wall_ns.p50)};
@@ -323,8 +337,9 @@ static void choose_told(struct summary *summary, const struct families *families
 {
     struct summary_capacity *row = &summary->capacity[index];
     const char *arm = summary->cells[row->cell].arm;
-    row->told = strcmp(arm, "gather") == 0;
-    if (row->told || is_sequential(&summary->cells[row->cell]))
+    bool driven = row->curve.busiest_clients > 0; /* in closed loop */
+    row->told = driven && strcmp(arm, "gather") == 0;
+    if (!driven || row->told || is_sequential(&summary->cells[row->cell]))
         return;
     for (size_t i = 0; i < families->count; i++) {
         const char *other = summary->cells[summary->capacity[i].cell].arm;

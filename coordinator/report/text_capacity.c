@@ -185,6 +185,8 @@ static bool starts_block(const struct summary *summary, size_t index)
 static void print_block(const struct summary *summary, size_t first, size_t after, FILE *out)
 {
     struct line line = {.length = 0};
+    if (summary->capacity[first].curve.busiest_clients == 0)
+        return; /* driven at rates alone: nothing to fit */
     line_add(&line, "What one core carries: %s on %s", summary->capacity[first].title,
              cell_of(summary, &summary->capacity[first])->runtime);
     (void)fputc('\n', out);

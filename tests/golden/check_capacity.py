@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What one core carries, from a run made of a known rule (make_capacity.c): figures against the rule, texts byte for byte.
 
-check_capacity.py MAKE_CAPACITY SHOW_RUN [--update]
+check_capacity.py MAKE_CAPACITY MAKE_RUN SHOW_RUN COREFAN [--update]
 """
 import json
 import math
@@ -68,8 +68,53 @@ def check_crossover(row):
     near(row["cpu_ns_per_saved_ms"], (310e3 - 200e3) / (403 - 10.2), 0.05, "gather: CPU per ms saved")
 
 
+def ask_size(corefan, run, rate, p99, *more, code=0):
+    done = subprocess.run([corefan, "size", run, "--rate", rate, "--p99", p99, *more], capture_output=True, text=True, check=False)
+    expect(done.returncode == code, f"size {rate} {p99}: exit {done.returncode}, not {code}: {done.stderr}")
+    return done.stdout
+
+
+def check_size(corefan, run, cells, update):
+    """Cores from the cells of the run: the hardest load in time, and between it and the next the logarithm of p99."""
+    check_golden.SUFFIX["size"] = "size.txt"
+    check_golden.compare("capacity", "size", ask_size(corefan, run, "50k/s", "25ms"), update)
+    for p99_ms in (25, 500, 700, 2000):
+        answer = json.loads(ask_size(corefan, run, "20000/s", f"{p99_ms}ms", "--format", "json"))
+        check_golden.check_nulls(answer, f"size {p99_ms}ms")
+        for row in answer["rows"]:
+            where = f"size {row['job']} {row['arm']} {p99_ms}ms"
+            loads = sorted((cell["throughput_per_s_core"], cell["wall_ns"]["p99"]) for cell in cells
+                           if row["job"].endswith(cell["job"]) and cell["arm"] == row["arm"] and cell["cores"] == 1
+                           and cell["wall_ns"]["p99"] is not None)
+            reached = [load for load in loads if load[1] <= p99_ms * 1e6]
+            if not reached:
+                expect(row["cores"] is None and row["cores_null_reason"] == "p99_out_of_reach", f"{where}: {row['cores']}")
+                continue
+            rate, p99 = reached[-1]
+            late = [load for load in loads if load > reached[-1] and load[1] > p99]
+            if late:
+                rate += (late[0][0] - rate) * math.log(p99_ms * 1e6 / p99) / math.log(late[0][1] / p99)
+            near(row["per_s_core"], rate, 0.02, where)
+            expect(row["cores"]["value"] == math.ceil(20000 / row["per_s_core"]["value"]), f"{where}: cores {row['cores']}")
+            expect(row["cores"]["ci_lo"] <= row["cores"]["value"] <= row["cores"]["ci_hi"], f"{where}: interval")
+            near(row["utilization"], 20000 / row["cores"]["value"] * row["cpu_ns"] / 1e9, 1e-6, f"{where}: used")
+    for rate, p99, complaint in (("0/s", "1ms", "--rate '0/s': a rate is above 0"), ("5/s", "0s", "--p99 '0s': it must be above 0"),
+                                 ("1e12/s", "1ms", "--rate '1e12/s'"), ("5/s", "7", "--p99 '7': missing unit")):
+        done = subprocess.run([corefan, "size", run, "--rate", rate, "--p99", p99], capture_output=True, text=True, check=False)
+        expect(done.returncode == 2 and done.stderr.startswith(f"corefan: {complaint}") and done.stderr.count("\n") == 1,
+               f"size {rate} {p99}: exit {done.returncode}: {done.stderr}")
+
+
+def check_without_windows(make_run, corefan, scratch):
+    subprocess.run([make_run, f"{scratch}/plain", "one_block"], check=True)
+    done = subprocess.run([corefan, "size", f"{scratch}/plain", "--rate", "1/s", "--p99", "1s"], capture_output=True, text=True,
+                          check=False)
+    expect(done.returncode == 2 and "has no windows to size from" in done.stderr and done.stderr.count("\n") == 1,
+           f"size of a run without windows: exit {done.returncode}: {done.stderr}")
+
+
 def main():
-    make, show, update = sys.argv[1], sys.argv[2], "--update" in sys.argv
+    (make, make_run, show, corefan), update = sys.argv[1:5], "--update" in sys.argv
     with tempfile.TemporaryDirectory(prefix="corefan-capacity-") as scratch:
         run = f"{scratch}/run"
         subprocess.run([make, run], check=True)
@@ -77,7 +122,9 @@ def main():
         for form, text in texts.items():
             expect(check_golden.show(show, run, form) == text, f"{form} differs the second time")
             check_golden.compare("capacity", form, text, update)
-    summary = json.loads(texts["json"], parse_constant=check_golden.no_constant)
+        summary = json.loads(texts["json"], parse_constant=check_golden.no_constant)
+        check_size(corefan, run, summary["cells"], update)
+        check_without_windows(make_run, corefan, scratch)
     check_golden.check_nulls(summary["capacity"], "capacity")
     check_golden.check_text(texts["text"])
     expect([(row["job"], row["arm"]) for row in summary["capacity"]] ==

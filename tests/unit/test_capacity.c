@@ -483,6 +483,52 @@ static void test_what_a_saved_millisecond_costs(void **state)
     assert_why(&cost, "not_fitted");
 }
 
+/* ---- how many cores ---- */
+
+static void test_cores_for_a_rate(void **state)
+{
+    (void)state;
+    static const double throughput[] = {90, 600, 1200, 2300, 2400}, p99_ms[] = {12, 13, 20, 40, 90};
+    struct capacity_window windows[5][3];
+    struct capacity_offer offers[5];
+    struct capacity_size size;
+    for (size_t i = 0; i < 5; i++) {
+        for (size_t j = 0; j < 3; j++)
+            windows[i][j] =
+                (struct capacity_window){.cpu_ns = 400 * US,
+                                         .utilization = throughput[i] / 2400,
+                                         .throughput_per_s = throughput[i] * (0.99 + 0.01 * (double)j),
+                                         .latency_p99_ns = p99_ms[i] * MS};
+        offers[i] = (struct capacity_offer){{1LL << i, true, true, windows[i], 3}, p99_ms[i] * MS};
+    }
+    capacity_size_for(offers, 5, &(struct capacity_demand){10000, 20 * MS}, 1, &size);
+    assert_close(size.per_s_core.value, 1200, 1e-9);
+    assert_close(size.cores.value, 9, 1e-12); /* 8.33 */
+    assert_true(size.cores.bounded && size.cores.ci_lo <= 9 && size.cores.ci_hi >= 9);
+    assert_close(size.utilization, 10000.0 / 9 * 400e-6, 1e-9);
+    assert_int_equal(size.clients, 4);
+    assert_false(size.more_is_possible);
+
+    capacity_size_for(offers, 5, &(struct capacity_demand){10000, sqrt(20 * 40) * MS}, 1, &size);
+    assert_close(size.per_s_core.value, 1750, 1e-9); /* half-way in the logarithm of p99 */
+
+    capacity_size_for(offers, 5, &(struct capacity_demand){10000, 11 * MS}, 1, &size);
+    assert_why(&size.cores, "p99_out_of_reach");
+    assert_close(size.least_p99_ns, 12 * MS, 1e-12);
+    assert_int_equal(size.least_clients, 1);
+
+    capacity_size_for(offers, 3, &(struct capacity_demand){10000, 50 * MS}, 1, &size);
+    assert_true(size.more_is_possible); /* nothing harder was tried, and the core was half idle */
+    capacity_size_for(offers, 5, &(struct capacity_demand){10000, 500 * MS}, 1, &size);
+    assert_false(size.more_is_possible); /* busy: there is no more */
+
+    offers[0].p99_ns = 0;
+    capacity_size_for(offers, 1, &(struct capacity_demand){10000, 50 * MS}, 1, &size);
+    assert_why(&size.cores, "no_p99");
+    capacity_size_for(offers, 0, &(struct capacity_demand){10000, 50 * MS}, 1, &size);
+    assert_why(&size.cores, "no_p99");
+}
+
 /* ---- many cores ---- */
 
 static void scale(const int64_t *cores, size_t count, double contention, double coherency, double spread,
@@ -547,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_no_crossover_says_who_is_cheaper),
         cmocka_unit_test(test_a_doubtful_crossover_has_no_interval),
         cmocka_unit_test(test_what_a_saved_millisecond_costs),
+        cmocka_unit_test(test_cores_for_a_rate),
         cmocka_unit_test(test_the_scalability_law),
     };
     return cmocka_run_group_tests_name("capacity", tests, NULL, NULL);
