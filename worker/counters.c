@@ -148,16 +148,31 @@ int64_t counters_frequency_khz(const struct counters *counters)
 }
 
 /* "cpu1 user nice system idle iowait irq softirq steal ..." */
-int64_t counters_steal_ticks(const struct counters *counters)
+static const char *stat_line(const struct counters *counters)
 {
     char head[32];
-    long long ticks;
     if (counters->stat < 0 || !read_text(counters->stat, counters->stat_text, counters->stat_size))
-        return WIRE_NULL;
+        return NULL;
     (void)snprintf(head, sizeof head, "\ncpu%lld ", (long long)counters->cpu);
     const char *line = strstr(counters->stat_text, head);
-    return line && sscanf(line + strlen(head), "%*s %*s %*s %*s %*s %*s %*s %lld", &ticks) == 1 && ticks >= 0
-               ? ticks
+    return line ? line + strlen(head) : NULL;
+}
+
+int64_t counters_steal_ticks(const struct counters *counters)
+{
+    long long ticks;
+    const char *line = stat_line(counters);
+    return line && sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lld", &ticks) == 1 && ticks >= 0 ? ticks
+                                                                                               : WIRE_NULL;
+}
+
+int64_t counters_busy_ticks(const struct counters *counters)
+{
+    long long user, nice, system, irq, softirq;
+    const char *line = stat_line(counters);
+    return line && sscanf(line, "%lld %lld %lld %*s %*s %lld %lld", &user, &nice, &system, &irq, &softirq) ==
+                       5
+               ? user + nice + system + irq + softirq
                : WIRE_NULL;
 }
 

@@ -45,6 +45,7 @@ void counters_close(struct counters *counters);
 void counters_read(const struct counters *counters, struct counters_sample *ret);
 
 int64_t counters_steal_ticks(const struct counters *counters);
+int64_t counters_busy_ticks(const struct counters *counters); /* of that CPU: all but idle and iowait */
 int64_t counters_frequency_khz(const struct counters *counters);
 
 /* after - before, or WIRE_NULL where one of them is. */

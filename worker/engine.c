@@ -64,7 +64,7 @@ void report_free(struct report *report)
         return;
     measure_prepared_free(report->prepared, report->prepared_count);
     for (size_t i = 0; i < report->round_count; i++)
-        free(report->rounds[i].error);
+        measure_round_release(&report->rounds[i]);
     free(report->rounds);
     free(report->error);
     free(report);

@@ -6,6 +6,7 @@
 #include "worker/calibrate.h"
 #include "worker/noise.h"
 #include "worker/round.h"
+#include "worker/window.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,11 @@ struct measure {
     const struct wire_assign *assign;
     struct slab *slabs; /* room for one per cell; pointed at, so never moved */
     size_t slab_count;
-    struct round_bench *benches; /* one per cell */
+    struct round_bench *benches;  /* one per cell that is timed fan-out by fan-out */
+    struct window_bench *windows; /* one per cell that is a window */
+    struct crowd **crowds;
+    size_t crowd_count;
+    struct window_room room; /* zeroed without windows */
     struct wire_prepared *prepared;
     uint32_t *order; /* of the cells in a block */
     int64_t rounds_done;
@@ -25,13 +30,6 @@ struct measure {
 enum { flags_most = 2 };
 
 /* ---- preparing ---- */
-
-static int refuse_windows(const struct wire_cell *cell, struct error *err)
-{
-    if (cell->clients <= 1 && cell->duration_ns == 0 && !(cell->rate_per_s > 0))
-        return 0;
-    return error_set(err, ERROR_USAGE, "windows (clients, rate, duration) are not measured by this worker");
-}
 
 static int share_slab(struct measure *measure, const struct wire_cell *cell, struct slab **ret,
                       struct error *err)
@@ -50,6 +48,38 @@ static int share_slab(struct measure *measure, const struct wire_cell *cell, str
     return 0;
 }
 
+static int share_crowd(struct measure *measure, const struct wire_cell *cell, struct crowd **ret,
+                       struct error *err)
+{
+    for (size_t i = 0; i < measure->crowd_count; i++) {
+        if (!crowd_serves(measure->crowds[i], cell))
+            continue;
+        *ret = measure->crowds[i];
+        return 0;
+    }
+    if (crowd_open(measure->tools.runtime, cell, &measure->crowds[measure->crowd_count], err) < 0)
+        return -1;
+    *ret = measure->crowds[measure->crowd_count++];
+    return 0;
+}
+
+static int open_window(struct measure *measure, size_t i, const struct arm *arm, struct error *err)
+{
+    const struct wire_cell *cell = &measure->assign->cells[i];
+    struct crowd *crowd;
+    if (!measure->room.overshoots_ns && window_room_open(&measure->room, err) < 0)
+        return -1;
+    if (share_crowd(measure, cell, &crowd, err) < 0)
+        return -1;
+    measure->windows[i] = (struct window_bench){.runtime = measure->tools.runtime,
+                                                .counters = measure->tools.counters,
+                                                .cell = cell,
+                                                .arm = arm,
+                                                .crowd = crowd,
+                                                .room = &measure->room};
+    return 0;
+}
+
 static int open_bench(struct measure *measure, size_t i, struct error *err)
 {
     const struct wire_cell *cell = &measure->assign->cells[i];
@@ -57,7 +87,11 @@ static int open_bench(struct measure *measure, size_t i, struct error *err)
     struct slab *slab;
     if (!arm)
         return error_set(err, ERROR_USAGE, "unknown arm '%s'", cell->arm);
-    if (refuse_windows(cell, err) < 0 || share_slab(measure, cell, &slab, err) < 0)
+    if (window_check(cell, err) < 0)
+        return -1;
+    if (window_is(cell))
+        return open_window(measure, i, arm, err);
+    if (share_slab(measure, cell, &slab, err) < 0)
         return -1;
     round_bench_init(&measure->benches[i], measure->tools.runtime, measure->tools.counters, cell, arm, slab);
     return 0;
@@ -127,6 +161,14 @@ static struct rng chance_of_round(const struct measure *measure, const struct wi
                       ((uint64_t)cell->cell + 1) * (UINT64_C(1) << 32) + (uint64_t)block);
 }
 
+/* SPEC.md, "Arrivals of an open loop". */
+static struct rng arrivals_of_round(const struct measure *measure, const struct wire_cell *cell,
+                                    int64_t block)
+{
+    return rng_stream((uint64_t)measure->assign->seed,
+                      (((uint64_t)cell->cell + 1) << 32) + (uint64_t)block + (UINT64_C(1) << 62));
+}
+
 static struct rng chance_of_warmup(const struct measure *measure, const struct wire_cell *cell)
 {
     return rng_stream((uint64_t)measure->assign->seed, (uint64_t)cell->cell + 1 + (UINT64_C(1) << 63));
@@ -156,10 +198,25 @@ static enum measure_end warm_up(struct measure *measure, size_t i, struct error 
     return MEASURE_DONE;
 }
 
+static enum measure_end warm_up_window(struct measure *measure, size_t i, struct error *err)
+{
+    struct wire_prepared *prepared = &measure->prepared[i];
+    int64_t start_ns = clock_monotonic_ns();
+    if (!goes_on(measure))
+        return MEASURE_STOPPED;
+    if (window_warm_up(&measure->windows[i], err) < 0)
+        return MEASURE_FAILED;
+    prepared->warmups = 1;
+    prepared->warmup_ns = clock_monotonic_ns() - start_ns;
+    return MEASURE_DONE;
+}
+
 static enum measure_end prepare_cell(struct measure *measure, size_t i, struct error *err)
 {
     if (open_bench(measure, i, err) < 0)
         return MEASURE_FAILED;
+    if (measure->windows[i].crowd)
+        return warm_up_window(measure, i, err);
     enum measure_end end = calibrate_bench(measure, i, err);
     return end == MEASURE_DONE ? warm_up(measure, i, err) : end;
 }
@@ -173,6 +230,8 @@ static struct measure *allocate(const struct measure_tools *tools, const struct 
         .assign = assign,
         .slabs = memory_zeroed(count, sizeof *measure->slabs),
         .benches = memory_zeroed(count, sizeof *measure->benches),
+        .windows = memory_zeroed(count, sizeof *measure->windows),
+        .crowds = memory_zeroed(count, sizeof *measure->crowds),
         .prepared = memory_zeroed(count, sizeof *measure->prepared),
         .order = memory_zeroed(count, sizeof *measure->order),
     };
@@ -208,9 +267,14 @@ void measure_free(struct measure *measure)
         return;
     for (size_t i = 0; i < measure->slab_count; i++)
         slab_close(&measure->slabs[i]);
+    for (size_t i = 0; i < measure->crowd_count; i++)
+        crowd_close(measure->crowds[i]);
+    window_room_close(&measure->room);
     measure_prepared_free(measure->prepared, measure->assign->cell_count);
     free(measure->slabs);
     free(measure->benches);
+    free(measure->windows);
+    free(measure->crowds);
     free(measure->order);
     free(measure);
 }
@@ -280,19 +344,29 @@ static void note_steal(const struct measure *measure, struct turn *turn, size_t 
     turn->steal_ticks = ticks;
 }
 
+static int run_cell(struct measure *measure, size_t index, int64_t block, struct wire_round *round,
+                    struct error *err)
+{
+    const struct wire_cell *cell = &measure->assign->cells[index];
+    struct rng chance = chance_of_round(measure, cell, block);
+    return measure->windows[index].crowd
+               ? window_run(&measure->windows[index], arrivals_of_round(measure, cell, block), round, err)
+               : round_run(&measure->benches[index], &chance, round, err);
+}
+
 static enum measure_end run_position(struct measure *measure, struct turn *turn, size_t position,
                                      struct error *err)
 {
-    struct round_bench *bench = &measure->benches[measure->order[position]];
+    size_t index = measure->order[position];
+    const struct wire_cell *cell = &measure->assign->cells[index];
     struct wire_round *round = &turn->rounds[turn->count];
-    if (turn->go->cell != WIRE_NULL && turn->go->cell != bench->cell->cell)
+    if (turn->go->cell != WIRE_NULL && turn->go->cell != cell->cell)
         return MEASURE_DONE;
     if (!goes_on(measure))
         return MEASURE_STOPPED;
-    struct rng chance = chance_of_round(measure, bench->cell, turn->block);
-    if (round_run(bench, &chance, round, err) < 0)
+    if (run_cell(measure, index, turn->block, round, err) < 0)
         return MEASURE_FAILED;
-    round->cell = bench->cell->cell;
+    round->cell = cell->cell;
     round->block = turn->block;
     round->position = (int64_t)position;
     note_frequency(measure, turn, round);
@@ -346,4 +420,11 @@ enum measure_end measure_go(struct measure *measure, const struct wire_go *go, s
         end = run_block(measure, &turn, err);
     *ret_count = turn.count;
     return end;
+}
+
+void measure_round_release(struct wire_round *round)
+{
+    free(round->error);
+    free(round->latency.counts);
+    free(round->latency_intended.counts);
 }

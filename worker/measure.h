@@ -55,8 +55,10 @@ void measure_prepared_free(struct wire_prepared *prepared, size_t count); /* NUL
 size_t measure_round_count(const struct measure *measure, const struct wire_go *go);
 
 /* Runs them into rounds[measure_round_count].  *ret_count: how many are filled, also when it was stopped.
- * round->error is memory of its own: free it. */
+ * round->error and the counts of its histograms are memory of their own: measure_round_release frees them. */
 enum measure_end measure_go(struct measure *measure, const struct wire_go *go, struct wire_round *rounds,
                             size_t *ret_count, struct error *err);
+
+void measure_round_release(struct wire_round *round);
 
 #endif

@@ -72,6 +72,29 @@ static bool judge_counts(const struct wire_cell *cell, const struct bounds *boun
     return true;
 }
 
+const char *proof_judge_window(const struct wire_cell *cell, bool waits, int64_t least_ns,
+                               const struct wire_round *round, char *buf, size_t size)
+{
+    struct bounds bounds = bounds_of(cell, false, round);
+    bool harness = strcmp(cell->arm, "empty") == 0;
+    int64_t row_ns;
+    if (__builtin_mul_overflow(strcmp(cell->arm, "sequential") == 0 ? cell->fanout : 1, cell->delay_ns,
+                               &row_ns))
+        row_ns = ANY;
+    bounds.wakeups_least = 0; /* shared by all that is under way */
+    bounds.wakeups_most = ANY;
+    if (round->early > 0 && strcmp(cell->wait, "uv_timer") != 0)
+        (void)snprintf(buf, size, "%lld waits ended before their deadline", (long long)round->early);
+    else if (round->fanouts > 0 && judge_counts(cell, &bounds, round, buf, size))
+        return buf;
+    else if (waits && !harness && is_whole(cell) && round->early <= 0 && least_ns < row_ns)
+        (void)snprintf(buf, size, "a fan-out of %s took %lld ns, less than its waits of %lld ns", cell->arm,
+                       (long long)least_ns, (long long)row_ns);
+    else
+        return NULL;
+    return buf;
+}
+
 const char *proof_judge(const struct wire_cell *cell, const struct proof_facts *facts,
                         const struct wire_round *round, char *buf, size_t size)
 {

@@ -29,4 +29,8 @@ struct proof_facts {
 const char *proof_judge(const struct wire_cell *cell, const struct proof_facts *facts,
                         const struct wire_round *round, char *buf, size_t size);
 
+/* The same for a window.  least_ns: the shortest of its fan-outs, INT64_MAX without any. */
+const char *proof_judge_window(const struct wire_cell *cell, bool waits, int64_t least_ns,
+                               const struct wire_round *round, char *buf, size_t size);
+
 #endif

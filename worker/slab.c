@@ -70,6 +70,8 @@ static int open_children(struct runtime *runtime, struct slab *slab, struct erro
 static int open_rooms(struct slab *slab, struct error *err)
 {
     size_t count = (size_t)slab->cell->fanout;
+    if (slab->cell->duration_ns > 0) /* windows keep overshoots of their own */
+        return 0;
     if (slab->job->waits && !(slab->overshoots_ns = calloc(count, sizeof *slab->overshoots_ns)))
         return error_set(err, ERROR_INTERNAL, "no memory for %zu waits", count);
     if (slab->cell->fail.present && slab->cell->fail.fraction > 0 && !(slab->failing = calloc(count, 1)))
@@ -130,7 +132,7 @@ bool slab_serves(const struct slab *slab, const struct wire_cell *cell)
 {
     const struct wire_cell *own = slab->cell;
     return own->fanout == cell->fanout && strcmp(own->job, cell->job) == 0 &&
-           own->delay_ns == cell->delay_ns && strcmp(own->wait, cell->wait) == 0 &&
-           same_fail(&own->fail, &cell->fail) && same_stall(&own->stall, &cell->stall) &&
-           same_pairs(&own->params, &cell->params);
+           own->delay_ns == cell->delay_ns && (own->duration_ns > 0) == (cell->duration_ns > 0) &&
+           strcmp(own->wait, cell->wait) == 0 && same_fail(&own->fail, &cell->fail) &&
+           same_stall(&own->stall, &cell->stall) && same_pairs(&own->params, &cell->params);
 }

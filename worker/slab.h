@@ -17,8 +17,9 @@ struct slab {
     const struct job *job;
     struct fanout *fanout;
     struct job_children *children;
-    int64_t *overshoots_ns; /* fanout: room for the waits of one round; NULL where children do not wait */
-    uint8_t *failing;       /* fanout: which children fail; NULL unless a fraction is drawn per round */
+    int64_t *
+        overshoots_ns; /* fanout: room for the waits of one round; NULL where children do not wait, and in windows */
+    uint8_t *failing; /* fanout: which children fail; NULL unless a fraction is drawn per round */
 };
 
 /* cell must outlive the slab.  -1: a job, wait source or value that is not known here, or no memory; *ret

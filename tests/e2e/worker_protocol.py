@@ -4,6 +4,7 @@
 The worker is any program that speaks the protocol and takes --connect, --cpu, --slot, --label and --housekeeping;
 without words it is corefan-worker of this build.  What a worker may leave out is asked of its --help.
 """
+import math
 import os
 import re
 import shlex
@@ -384,6 +385,107 @@ class Failures(Protocol):
         one = self.round_of(cell(0, "gather", fanout=4, delay_ns=50_000_000, timeout_ns=5_000_000))
         self.assertGreaterEqual(one["time_to_error_ns"], 5_000_000 - early_ns())
         self.assertLess(one["wall_ns"], 50_000_000)
+
+
+class Windows(Protocol):
+    """SPEC.md 5.5: many fan-outs as one round."""
+    LENGTH = SECOND // 4
+
+    def windows(self, cells, blocks=2, timeout=60):
+        self.registered()
+        return self.coordinator.measure(cells, blocks=blocks)[1]["rounds"]
+
+    def check(self, one, clients, fanout, delay_ns, sequential=False):
+        self.assertIsNone(one["error"])
+        self.assertGreaterEqual(one["wall_ns"], self.LENGTH)
+        self.assertLess(one["launch_ns"], one["start_ns"])
+        self.assertGreater(one["fanouts"], 0)
+        self.assertEqual(one["fanouts"] % clients, 0)
+        latency = one["latency"]
+        self.assertEqual((latency["significant_digits"], latency["lowest_ns"]), (3, 1))
+        indexes, counts = latency["counts"][::2], latency["counts"][1::2]
+        self.assertEqual(sum(counts) + latency["overflow"], one["fanouts"])
+        shortest = delay_ns * (fanout if sequential else 1) - early_ns()
+        self.assertGreaterEqual(bucket_end(indexes[0]), shortest)
+        self.assertEqual(one["max_in_flight"], 1 if sequential else fanout)
+        self.assertGreaterEqual(one["children"], (one["fanouts"] - clients) * fanout)
+        for name in ("offered", "skipped", "unfinished", "lag_p50_ns", "latency_intended"):
+            self.assertIsNone(one[name])
+
+    def test_closed_loop(self):
+        for phase in ("together", "staggered"):
+            cells = [cell(i, arm, fanout=3, delay_ns=5_000_000, clients=4, phase=phase, duration_ns=self.LENGTH)
+                     for i, arm in enumerate(ARMS)]
+            with self.subTest(phase=phase):
+                self.registered() if phase == "together" else None
+                rounds = self.coordinator.measure(cells, blocks=2, group=int(phase == "staggered"))[1]["rounds"]
+                self.assertEqual(len(rounds), 2 * len(cells))
+                for one in rounds:
+                    if ARMS[one["cell"]] != "empty":
+                        self.check(one, 4, 3, 5_000_000, ARMS[one["cell"]] == "sequential")
+
+    def test_many_clients_share_wakeups_and_finish_together(self):
+        cells = [cell(0, "gather", fanout=2, delay_ns=10_000_000, clients=64, duration_ns=self.LENGTH)]
+        for one in self.windows(cells):
+            self.check(one, 64, 2, 10_000_000)
+            self.assertGreaterEqual(one["fanouts"], 64 * 2)
+            if one["wakeups"] is not None:
+                self.assertLess(one["wakeups"], one["fanouts"] * 2)
+
+    def test_a_job_that_never_waits(self):
+        cells = [cell(i, arm, "noop", fanout=2, clients=3, duration_ns=self.LENGTH)
+                 for i, arm in enumerate(("sequential", "gather"))]
+        for one in self.windows(cells):
+            self.assertIsNone(one["error"])
+            self.assertGreater(one["fanouts"], 1000)
+
+    def test_open_loop(self):
+        cells = [cell(0, "gather", fanout=2, delay_ns=2_000_000, rate_per_s=400, arrivals=arrivals, duration_ns=self.LENGTH)
+                 for arrivals in ("fixed", "poisson")]
+        cells[1]["cell"] = 7
+        for one in self.windows(cells, blocks=4):
+            self.assertIsNone(one["error"])
+            offered = 100 if one["cell"] == 0 else poisson_offered(42, 7, one["block"], 400, self.LENGTH)
+            self.assertEqual((one["offered"], one["skipped"], one["unfinished"]), (offered, 0, 0))
+            self.assertAlmostEqual(one["wall_ns"], self.LENGTH, delta=self.LENGTH // 2)
+            for name in ("latency", "latency_intended"):
+                self.assertEqual(sum(one[name]["counts"][1::2]), offered)
+            self.assertLessEqual(one["lag_p50_ns"], one["lag_max_ns"])
+            self.assertLessEqual(one["fanouts"], offered)
+            self.assertGreater(one["fanouts"], offered // 2)
+
+    def test_what_is_no_window_is_refused(self):
+        self.registered()
+        for number, wrong in enumerate((dict(clients=2), dict(rate_per_s=10), dict(clients=2, rate_per_s=10, duration_ns=SECOND),
+                                        dict(clients=2, duration_ns=SECOND, timeout_ns=SECOND))):
+            self.coordinator.assign([cell(0, "gather", **wrong)], group=number)
+            self.assertTrue(self.coordinator.expect("ready", group=number)["error"])
+        self.still_works()
+
+
+def bucket_end(index):
+    """First value above a bucket, with three digits and ns."""
+    octave = max(0, (index >> 10) - 1)
+    return (index - (octave << 10) + 1) << octave if octave else index + 1
+
+
+def poisson_offered(seed, number, block, rate, length):
+    """How many starts SPEC.md 6.4 intends."""
+    mask, at, count = 2**64 - 1, 0, 0
+
+    def step(state):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+        return state, mixed ^ (mixed >> 31)
+
+    state = step(seed ^ (((number + 1) * 2**32 + block + 2**62) * 0x9E3779B97F4A7C15 & mask))[1]
+    while True:
+        state, drawn = step(state)
+        at += math.floor(-math.log(1 - (drawn >> 11) * 2.0**-53) * 1e9 / rate + 0.5)
+        if at >= length:
+            return count
+        count += 1
 
 
 class Interruptions(Protocol):

@@ -361,7 +361,7 @@ static void what_cannot_be_run_is_refused_with_a_reason(void **state)
     add_cell(&bench, 7, "gather", "sleep", 2, 0);
     expect_refusal(&bench, "cell 7: ");
     add_cell(&bench, 8, "gather", "sleep", 2, NS_PER_MS)->clients = 2;
-    expect_refusal(&bench, "cell 8: windows");
+    expect_refusal(&bench, "cell 8: clients or a rate without");
     bench_close(&bench);
 }
 
