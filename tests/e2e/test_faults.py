@@ -17,6 +17,9 @@ from worker_protocol import CPUS, cell
 
 JUDGE = str(harness.BIN / "judge_rounds")
 SHIM = str(harness.BIN / "fault_shim.so")
+# Whatever else runs here shall disturb little; where the scheduler groups sessions, their niceness is what counts.
+URGENTLY = '(echo -20 > /proc/self/autogroup) 2> /dev/null; exec nice -n -20 "$@"'
+URGENT = ["sh", "-c", URGENTLY, "sh"] if os.geteuid() == 0 else []
 MS = 1_000_000
 PAIRS = 10
 LEAD_NS = 30 * MS
@@ -32,6 +35,21 @@ matrix: [{job: cpu, fanout: 4, delay: 10ms}]
 
 def sleep_until(at_ns):
     time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+
+
+def idle_ticks(cpu):
+    line = next(line for line in pathlib.Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{cpu} "))
+    return int(line.split()[4])
+
+
+def wait_until_idle(cpu, timeout=5):
+    """While somebody else computes there, quiet rounds are none; it is tried all the same in the end."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        before = idle_ticks(cpu)
+        time.sleep(0.2)
+        if idle_ticks(cpu) - before >= 16:  # of 20
+            return
 
 
 def share(flags, name):
@@ -119,7 +137,9 @@ class Quota:
                 time.sleep(0.02)
 
 
-class Faults(worker_protocol.Protocol):
+class Injection(worker_protocol.Protocol):
+    words = [harness.WORKER]
+
     def setUp(self):
         super().setUp()
         if len(CPUS) < 2:
@@ -129,8 +149,8 @@ class Faults(worker_protocol.Protocol):
 
     def launch_worker(self, *before, env=None):
         """The worker, behind the words of a launcher."""
-        self.worker = self.start(*before, harness.WORKER, "--connect", self.coordinator.endpoint, "--cpu", str(self.cpu),
-                                 "--housekeeping", str(CPUS[0]), env=env)
+        place = "--cpu", str(self.cpu), "--housekeeping", str(CPUS[0])
+        self.worker = self.start(*before, *URGENT, *self.words, "--connect", self.coordinator.endpoint, *place, env=env)
         self.pid = self.coordinator.welcome()["pid"]
 
     def measured_thread(self):
@@ -141,14 +161,16 @@ class Faults(worker_protocol.Protocol):
 
     def launch_with_switches(self):
         switches = Switches(self.scratch / "switches")
-        if subprocess.run([harness.WORKER, "--version"], env=dict(os.environ, **switches.env), capture_output=True).returncode:
+        env = dict(os.environ, **switches.env)
+        if subprocess.run([harness.WORKER, "--version"], env=env, capture_output=True, check=False).returncode:
             self.skipTest("the worker does not start with a shim before it (a sanitizer wants to be the first)")
         self.launch_worker(env=switches.env)
         return switches
 
     def judge(self, spec, rounds):
         """The flags of each round, as sets of names."""
-        lines = [" ".join(f"{name}={value}" for name, value in one.items() if isinstance(value, int)) + "\n" for one in rounds]
+        lines = [" ".join(f"{name}={value}" for name, value in one.items() if isinstance(value, int)) + "\n"
+                 for one in rounds]
         judged = subprocess.run([JUDGE, spec["job"], spec["arm"], str(self.cpu)], input="".join(lines), text=True,
                                 capture_output=True, check=True)
         return [set(line.split()) for line in judged.stdout.splitlines()]
@@ -177,6 +199,7 @@ class Faults(worker_protocol.Protocol):
     def assert_raises_exactly(self, expected, spec, disturb, undo=calm):
         """Gives (quiet, disturbed) rounds.  A host that is busy with something else may need a second look."""
         for self.attempt in range(5):
+            wait_until_idle(self.cpu)
             rounds = self.take_turns(spec, disturb, undo)
             quiet, disturbed = (self.judge(spec, one) for one in rounds)
             found = raised(quiet, disturbed)
@@ -185,6 +208,25 @@ class Faults(worker_protocol.Protocol):
         self.fail(f"raised {found}, not {expected}: quiet {quiet}, disturbed {disturbed}")
         return None
 
+    def stop_for_5_ms(self, start_ns):
+        sleep_until(start_ns + 10 * MS)
+        os.kill(self.pid, signal.SIGSTOP)
+        time.sleep(0.005)
+        os.kill(self.pid, signal.SIGCONT)
+
+    def run_out_of_quota(self):
+        quota = Quota()
+        self.addCleanup(quota.remove)
+        self.launch_worker("sh", "-c", f"echo $$ > {quota.directory}/cgroup.procs && exec \"$@\"", "sh")
+        quota.set_ms(50)
+        quota.set_ms(None)
+        quiet, disturbed = self.assert_raises_exactly({"throttled"}, BURN, lambda start_ns: quota.set_ms(15),
+                                                      lambda: quota.set_ms(None))
+        self.assertTrue(all(one["throttled_ns"] > 0 for one in disturbed if one["throttles"]))
+        self.assertEqual({one["throttles"] for one in quiet} - {None}, {0})
+
+
+class Faults(Injection):
     def test_a_quiet_round_raises_nothing(self):
         self.launch_worker()
         quiet, again = self.assert_raises_exactly(set(), BURN, lambda start_ns: None)
@@ -193,18 +235,13 @@ class Faults(worker_protocol.Protocol):
             self.assertGreaterEqual(one["steal_ticks"], 0)
 
     def test_a_competitor_on_the_measured_core(self):
-        competitor = self.start("taskset", "-c", str(self.cpu), "sh", "-c", "while :; do :; done")
+        competitor = self.start(*URGENT, "taskset", "-c", str(self.cpu), "sh", "-c", "while :; do :; done")
         competitor.send_signal(signal.SIGSTOP)
         self.launch_worker()
-        _, disturbed = self.assert_raises_exactly({"runq_delay"}, BURN, lambda start_ns: competitor.send_signal(signal.SIGCONT),
-                                                  lambda: competitor.send_signal(signal.SIGSTOP))
+        _, disturbed = self.assert_raises_exactly(
+            {"runq_delay"}, BURN, lambda start_ns: competitor.send_signal(signal.SIGCONT),
+            lambda: competitor.send_signal(signal.SIGSTOP))
         self.assertTrue(any(one["switches_involuntary"] > 0 for one in disturbed))
-
-    def stop_for_5_ms(self, start_ns):
-        sleep_until(start_ns + 10 * MS)
-        os.kill(self.pid, signal.SIGSTOP)
-        time.sleep(0.005)
-        os.kill(self.pid, signal.SIGCONT)
 
     def test_a_stop_while_it_computes(self):
         self.launch_worker()
@@ -239,15 +276,7 @@ class Faults(worker_protocol.Protocol):
         self.assertLess(min(one["faults_minor"] for one in quiet), 16)
 
     def test_a_quota_that_runs_out(self):
-        quota = Quota()
-        self.addCleanup(quota.remove)
-        self.launch_worker("sh", "-c", f"echo $$ > {quota.directory}/cgroup.procs && exec \"$@\"", "sh")
-        quota.set_ms(50)
-        quota.set_ms(None)
-        quiet, disturbed = self.assert_raises_exactly({"throttled"}, BURN, lambda start_ns: quota.set_ms(15),
-                                                      lambda: quota.set_ms(None))
-        self.assertTrue(all(one["throttled_ns"] > 0 for one in disturbed if one["throttles"]))
-        self.assertEqual({one["throttles"] for one in quiet} - {None}, {0})
+        self.run_out_of_quota()
 
     def test_a_wall_clock_that_steps(self):
         switches = self.launch_with_switches()
@@ -259,6 +288,28 @@ class Faults(worker_protocol.Protocol):
         stepped = subprocess.run(["/usr/bin/python3", "-c", probe], env=dict(os.environ, **switches.env),
                                  capture_output=True, text=True, check=True)
         self.assertGreater(float(stepped.stdout), 3600)
+
+
+class PythonWorker(Injection):
+    """The same counters, read by the other worker, whose measured process is a child of its session."""
+    words = [str(harness.BIN / "corefan-worker-asyncio"), "--loop", "asyncio"]
+
+    def launch_worker(self, *before, env=None):
+        super().launch_worker(*before, env=env)
+        self.pid, = harness.children_of(self.worker.pid)
+
+    def test_a_quiet_round_raises_nothing(self):
+        self.launch_worker()
+        quiet, again = self.assert_raises_exactly(set(), BURN, lambda start_ns: None)
+        for one in quiet + again:
+            self.assertGreaterEqual(one["steal_ticks"], 0)
+
+    def test_a_stop_while_it_computes(self):
+        self.launch_worker()
+        self.assert_raises_exactly({"gap"}, BURN, self.stop_for_5_ms)
+
+    def test_a_quota_that_runs_out(self):
+        self.run_out_of_quota()
 
 
 class WholeRuns(harness.EndToEnd):

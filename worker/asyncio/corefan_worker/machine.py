@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns, thread_time_ns
 
+from .disturbance import own_cpu_stat, parse_throttling
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _CLOCK_MONOTONIC = 1
@@ -84,6 +86,8 @@ class Sample:
     faults_minor: int
     faults_major: int
     runq_ns: int | None
+    throttles: int | None
+    throttled_ns: int | None
     cpu: int
 
 
@@ -96,10 +100,13 @@ class Counters:
             self._schedstat: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._schedstat = None
+        self._cpu_stat = own_cpu_stat()
 
     def read(self) -> Sample:
         usage = resource.getrusage(resource.RUSAGE_THREAD)
-        return Sample(usage.ru_nvcsw, usage.ru_nivcsw, usage.ru_minflt, usage.ru_majflt, self._runq_ns(), current_cpu())
+        throttles, throttled_ns = parse_throttling(self._cpu_stat.text() or "")
+        return Sample(usage.ru_nvcsw, usage.ru_nivcsw, usage.ru_minflt, usage.ru_majflt, self._runq_ns(), throttles,
+                      throttled_ns, current_cpu())
 
     def _runq_ns(self) -> int | None:
         if self._schedstat is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from .arms import ARMS, Arm, Child, bounded
 from .cells import Cell
+from .disturbance import grown
 from .jobs import Body, Job
 from .loops import MeasuredLoop
 from .machine import Counters, Sample
@@ -133,12 +134,14 @@ def _disproof_by_wakeups(arm: str, waits: int, wakeups: int, early: int) -> str 
 class PreparedCell:
     """A cell on a loop: its arm, its job and its loop count."""
 
-    def __init__(self, cell: Cell, own: dict[str, Body], measured: MeasuredLoop, eager: bool) -> None:
+    def __init__(
+        self, cell: Cell, own: dict[str, Body], measured: MeasuredLoop, eager: bool, counters: Counters
+    ) -> None:
         self.cell = cell
         self.loops = 1
         self._measured = measured
         self._eager = eager
-        self._counters = Counters()
+        self._counters = counters
         self._job = Job(cell, own)
         arm = ARMS[cell.arm]
         self._arm = bounded(arm, cell.timeout_ns) if cell.timeout_ns > 0 else arm
@@ -224,7 +227,9 @@ class PreparedCell:
             "switches_involuntary": after.switches_involuntary - before.switches_involuntary,
             "faults_minor": after.faults_minor - before.faults_minor,
             "faults_major": after.faults_major - before.faults_major,
-            "runq_ns": None if before.runq_ns is None or after.runq_ns is None else after.runq_ns - before.runq_ns,
+            "runq_ns": grown(before.runq_ns, after.runq_ns),
+            "throttles": grown(before.throttles, after.throttles),
+            "throttled_ns": grown(before.throttled_ns, after.throttled_ns),
             "cpu_start": before.cpu,
             "cpu_end": after.cpu,
             "gc_runs": collections,

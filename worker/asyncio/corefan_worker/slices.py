@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .arms import ARMS
 from .cells import Cell
+from .disturbance import PinnedCpu, grown
 from .jobs import JOBS, Body
 from .loops import MeasuredLoop
-from .machine import sleep_until
+from .machine import Counters, sleep_until
 from .measure import PreparedCell, Round
 from .readiness import Cost, Warmup, calibrate, threshold_ns
 from .splitmix import SplitMix, block_order
@@ -44,6 +45,8 @@ class Engine:
     own: dict[str, Body]
     cpu_clock_cost_ps: int
     between_rounds: BetweenRounds
+    counters: Counters = field(default_factory=Counters)
+    cpu: PinnedCpu = field(default_factory=PinnedCpu)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,31 @@ def refuse(cell: Cell, engine: Engine) -> str | None:
     return None
 
 
+class Watch:
+    """Frequency at both ends of a round, steal over the rounds of a block; what ends one begins the next."""
+
+    def __init__(self, cpu: PinnedCpu) -> None:
+        self._cpu = cpu
+        self._steal = cpu.steal_ticks()
+        self._frequency = cpu.frequency_khz()
+        self._block: int | None = None
+
+    def block_begins(self, block: int, rounds: list[Round]) -> None:
+        if self._block not in (None, block):
+            self.block_ended(rounds)
+        self._block = block
+
+    def block_ended(self, rounds: list[Round]) -> None:
+        before, self._steal = self._steal, self._cpu.steal_ticks()
+        for values in rounds:
+            if values["block"] == self._block:
+                values["steal_ticks"] = grown(before, self._steal)
+
+    def round_ended(self) -> Round:
+        before, self._frequency = self._frequency, self._cpu.frequency_khz()
+        return {"frequency_start_khz": before, "frequency_end_khz": self._frequency}
+
+
 class Slice:
     def __init__(self, engine: Engine, assign: dict[str, Any]) -> None:
         self._engine = engine
@@ -80,7 +108,7 @@ class Slice:
         for cell in cells:
             if (why := refuse(cell, engine)) is not None:
                 raise CannotRun(why)
-        self._cells = [PreparedCell(cell, engine.own, engine.measured, engine.eager) for cell in cells]
+        self._cells = [PreparedCell(cell, engine.own, engine.measured, engine.eager, engine.counters) for cell in cells]
         self._done = 0
 
     def prepare(self) -> list[dict[str, Any]]:
@@ -93,9 +121,10 @@ class Slice:
         turns = list(self._turns(go))
         if not turns:
             raise CannotRun(f"cell {go.cell} is not in the slice")
+        watch = Watch(self._engine.cpu)
         if go.start_at_ns is not None:
             sleep_until(go.start_at_ns)
-        return self._run(self._measure(turns, go.start_at_ns))
+        return self._run(self._measure(turns, go.start_at_ns, watch))
 
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self._engine.measured.loop.run_until_complete(coroutine)
@@ -108,20 +137,26 @@ class Slice:
                 if go.cell is None or prepared.cell.cell == go.cell:
                     yield block, position, prepared
 
-    async def _measure(self, turns: list[tuple[int, int, PreparedCell]], start_at_ns: int | None) -> list[Round]:
+    async def _measure(
+        self, turns: list[tuple[int, int, PreparedCell]], start_at_ns: int | None, watch: Watch
+    ) -> list[Round]:
         rounds: list[Round] = []
         for block, position, prepared in turns:
             values = await prepared.round(chance_of_round(self._seed, prepared.cell.cell, block))
             intended = start_at_ns if not rounds else None
+            watch.block_begins(block, rounds)
             rounds.append({
                 "cell": prepared.cell.cell,
                 "block": block,
                 "position": position,
                 "intended_start_ns": intended,
                 **values,
+                **watch.round_ended(),
             })
             if not self._engine.between_rounds(len(rounds)):
+                watch.block_ended(rounds)
                 raise Stopped(rounds)
+        watch.block_ended(rounds)
         return rounds
 
     def _pause(self, rounds_done: int) -> None:
