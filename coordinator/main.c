@@ -97,11 +97,12 @@ static int execute_size(int argc, char **argv, const struct words *all, struct e
     return code;
 }
 
-/* The CPUs that `run` would measure on. */
-static int capture_this_host(char **ret, struct error *err)
+/* With the CPUs that `run` would measure on. */
+static int capture_this_host(const struct options_doctor *options, char **ret, struct error *err)
 {
     struct topology *topology;
-    struct topology_request request = {.workers = TOPOLOGY_AUTO};
+    struct topology_request request = {
+        .workers = TOPOLOGY_AUTO, .cpus = options->cpus, .housekeeping = options->housekeeping};
     if (topology_choose(&request, &topology, err) < 0)
         return -1;
     int64_t *measured = memory_zeroed(topology->measured_count, sizeof *measured);
@@ -120,7 +121,8 @@ static int execute_doctor(int argc, char **argv, const struct words *all, struct
     struct doctor *doctor;
     char *environment;
     (void)all;
-    if (options_parse_doctor(argc, argv, &options, err) < 0 || capture_this_host(&environment, err) < 0)
+    if (options_parse_doctor(argc, argv, &options, err) < 0 ||
+        capture_this_host(&options, &environment, err) < 0)
         return -1;
     int status = doctor_examine(environment, &doctor, err);
     free(environment);

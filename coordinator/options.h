@@ -48,6 +48,7 @@ struct options_size {
 
 struct options_doctor {
     const char *format;
+    const char *cpus, *housekeeping; /* as those of run */
 };
 
 /* argv[0] is the command's name.  0, or -1 with ERROR_USAGE.  --help and --version print and exit. */

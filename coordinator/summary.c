@@ -359,6 +359,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
         summary_free(summary);
         return -1;
     }
+    summary_fill_disturbers(summary);
     fill_workers(summary->source, summary);
     count_runtimes(summary);
     summary_fill_efficiency(summary);
@@ -385,6 +386,7 @@ void summary_free(struct summary *summary)
     if (!summary)
         return;
     free_facts(summary);
+    summary_free_disturbers(summary);
     for (size_t i = 0; i < summary->worker_count; i++) {
         free(summary->workers[i].version_names);
         free(summary->workers[i].version_values);

@@ -318,6 +318,13 @@ struct summary_lab_verdict {
     char *reason; /* what was compared, or what differs */
 };
 
+/* What doctor found on a host before the run began, as the environment keeps it. */
+struct summary_disturber {
+    char *host, *id; /* of doctor's rule: "no_housekeeping" */
+    char *what, *remedy;
+    bool severe, note; /* a note disturbs nothing: it bounds what the numbers can tell */
+};
+
 struct summary {
     const char *status; /* complete, incomplete, interrupted */
     char *run_id, *name, *seed, *started_at, *finished_at, *sweep_sha256,
@@ -332,6 +339,9 @@ struct summary {
     struct summary_scaling *scaling;
     struct summary_finding *findings;
     size_t worker_count, group_count, cell_count, scaling_count, finding_count;
+
+    struct summary_disturber *disturbers; /* as doctor orders them */
+    size_t disturber_count, disturber_notes;
 
     struct summary_condition *conditions;
     struct summary_threshold *thresholds; /* by condition, then cell */

@@ -50,6 +50,10 @@ static inline bool is_window(const struct store_cell *plan)
     return plan->spec.duration_ns > 0;
 }
 
+/* From environment_json. */
+void summary_fill_disturbers(struct summary *summary);
+void summary_free_disturbers(struct summary *summary);
+
 /* Flags of the round; pinned_cpu: of its worker, WIRE_NULL when it is not. */
 unsigned summary_disturbed(const struct wire_round *raw, const struct store_cell *plan, int64_t pinned_cpu);
 

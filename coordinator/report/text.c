@@ -203,6 +203,44 @@ static void print_places(FILE *out, const struct summary *summary)
     line_print(&line, out);
 }
 
+#define MOST_DISTURBERS 3 /* beyond notes, a line each */
+
+/* The names of those that are notes, or of those that are none. */
+static void name_disturbers(FILE *out, const struct summary *summary, bool notes, const char *heading)
+{
+    const char *between = " ";
+    struct line line = {.length = 0};
+    line_add(&line, "%s", heading);
+    for (size_t i = 0; i < summary->disturber_count; i++) {
+        const struct summary_disturber *disturber = &summary->disturbers[i];
+        if (disturber->note != notes)
+            continue;
+        line_add(&line, "%s%s%s", between, disturber->id, disturber->severe ? " (severe)" : "");
+        between = ", ";
+    }
+    line_add(&line, ".");
+    line_print(&line, out);
+}
+
+/* What the host was like, before any of its figures. */
+static void print_disturbers(FILE *out, const struct summary *summary)
+{
+    size_t many = summary->disturber_count - summary->disturber_notes;
+    struct line line = {.length = 0};
+    for (size_t i = 0; many <= MOST_DISTURBERS && i < summary->disturber_count; i++) {
+        const struct summary_disturber *disturber = &summary->disturbers[i];
+        if (disturber->note)
+            continue;
+        line_add(&line, "Disturbs here%s: %s. Remedy: %s.", disturber->severe ? ", severely" : "",
+                 disturber->what, disturber->remedy);
+        line_print(&line, out);
+    }
+    if (many > MOST_DISTURBERS)
+        name_disturbers(out, summary, false, "Disturb here (`corefan doctor` tells the remedies):");
+    if (summary->disturber_notes > 0)
+        name_disturbers(out, summary, true, "To bear in mind (`corefan doctor` explains):");
+}
+
 static void print_disturbance(FILE *out, const struct summary *summary)
 {
     static const char *const names[SUMMARY_ROUND_FLAGS] = {
@@ -807,6 +845,7 @@ int report_text(const struct summary *summary, FILE *out)
     print_findings(out, summary);
     text_tell_capacity(summary, out);
     print_places(out, summary);
+    print_disturbers(out, summary);
     print_disturbance(out, summary);
     for (size_t i = 0; i < summary->group_count; i++)
         print_group(out, summary, &summary->groups[i]);

@@ -787,8 +787,44 @@ static int put_workers(struct store *store, const struct scenario *scenario, str
     return 0;
 }
 
+/* What doctor found on the host: little, much, or nothing. */
+static const struct {
+    const char *scenario, *severity, *id, *what;
+} found[] = {
+    {"lab", "warning", "turbo", "turbo is on (/sys/no_turbo)"},
+    {"lab", "note", "affinity", "this process may use 3 of 4 CPUs (0-2)"},
+    {"failure", "severe", "cgroup_quota", "a cgroup quota allows 1 CPUs, 2 are to be measured"},
+    {"troubled", "severe", "cgroup_quota", "a quota"},
+    {"troubled", "warning", "steal", "steal"},
+    {"troubled", "warning", "busy_neighbours", "busy"},
+    {"troubled", "note", "no_pmu", "no hardware counters"},
+    {"troubled", "warning", "aslr\\u001b[2J", "off"},
+};
+
+/* free() it. */
+static char *environment_of(const struct scenario *scenario)
+{
+    char *findings = memory_text("");
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        if (strcmp(found[i].scenario, scenario->name) != 0)
+            continue;
+        char *longer = memory_format("%s%s{\"id\": \"%s\", \"severity\": \"%s\", \"what\": \"%s\", "
+                                     "\"why\": \"it disturbs\", \"remedy\": \"mend %s\"}",
+                                     findings, *findings ? ", " : "", found[i].id, found[i].severity,
+                                     found[i].what, found[i].id);
+        free(findings);
+        findings = longer;
+    }
+    char *text = memory_format("[{\"host\": \"box\", \"governor\": null, \"governor_null_reason\": "
+                               "\"no_cpufreq\", \"findings\": [%s]}]",
+                               findings);
+    free(findings);
+    return text;
+}
+
 static int put_facts(struct store *store, const struct scenario *scenario, struct error *err)
 {
+    scoped_free char *environment = environment_of(scenario);
     const struct {
         const char *key, *value;
     } facts[] = {{"run_id", "golden"},
@@ -796,8 +832,7 @@ static int put_facts(struct store *store, const struct scenario *scenario, struc
                  {"finished_at", "2026-01-02T03:05:06Z"},
                  {"tool_version", "0.1.0"},
                  {"argv", "[\"corefan\", \"run\"]"},
-                 {"environment",
-                  "[{\"host\": \"box\", \"governor\": null, \"governor_null_reason\": \"no_cpufreq\"}]"},
+                 {"environment", environment},
                  {"reserved_cpus", "0"},
                  {"status", scenario->interrupted ? "interrupted" : "complete"}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
