@@ -13,12 +13,12 @@ static char *text_of(const json_t *object, const char *key)
 
 static void add_host(struct summary *summary, const json_t *host)
 {
-    const json_t *list = json_object_get(host, "findings"), *finding;
-    size_t i, count = summary->disturber_count;
+    const json_t *list = json_object_get(host, "findings");
+    size_t count = summary->disturber_count;
     summary->disturbers =
         memory_resized(summary->disturbers, count + json_array_size(list) + 1, sizeof *summary->disturbers);
-    json_array_foreach(list, i, finding)
-    {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *finding = json_array_get(list, i);
         scoped_free char *severity = text_of(finding, "severity");
         summary->disturbers[count++] = (struct summary_disturber){.host = text_of(host, "host"),
                                                                   .id = text_of(finding, "id"),
@@ -33,10 +33,9 @@ static void add_host(struct summary *summary, const json_t *host)
 void summary_fill_disturbers(struct summary *summary)
 {
     json_t *list = summary->environment_json ? json_loads(summary->environment_json, 0, NULL) : NULL;
-    const json_t *host;
-    size_t i;
-    json_array_foreach(list, i, host) add_host(summary, host);
-    for (i = 0; i < summary->disturber_count; i++)
+    for (size_t i = 0; i < json_array_size(list); i++)
+        add_host(summary, json_array_get(list, i));
+    for (size_t i = 0; i < summary->disturber_count; i++)
         summary->disturber_notes += summary->disturbers[i].note;
     json_decref(list);
 }

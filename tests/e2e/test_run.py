@@ -81,6 +81,23 @@ class Results(EndToEnd):
             self.assertEqual(cell["rounds"], 5 * cell["cores"])
             self.assertEqual(len(cell["workers"]), cell["cores"])
 
+    def test_a_gang_starts_at_one_instant(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("a gang needs two CPUs")
+        done = self.run_sweep("name: g\nrounds: 5\ncores: 2\narms: [gather]\nmatrix: [{job: sleep, fanout: 3, delay: 5ms}]\n",
+                              "--workers", "2", "--progress", "none")
+        self.assertEqual(done.code, 0, done.err)
+        with sqlite3.connect(self.scratch / "run/run.db") as db:
+            turns = db.execute("select block, cell, count(*), count(intended_start_ns), count(distinct intended_start_ns),"
+                               " min(start_ns - intended_start_ns) from rounds group by block, cell").fetchall()
+        self.assertEqual(len(turns), 5 * 2)  # the empty arm is a cell of its own
+        for block, cell, rounds, told, instants, least_late_ns in turns:
+            self.assertEqual((rounds, told, instants), (2, 2, 1), (block, cell))
+            self.assertGreaterEqual(least_late_ns, 0)
+        for row in self.summary()["scaling"]:  # both were on time in most turns: far less than a turn is long
+            self.assertLess(row["start_skew_ns"], 5_000_000)
+            self.assertGreater(row["overlap_x"], 0.3)
+
     def test_raw_rounds_are_all_kept(self):
         self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
         with sqlite3.connect(self.scratch / "run/run.db") as db:

@@ -112,6 +112,50 @@ static void frauds_are_found_in_real_time(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* A child that holds the loop and then waits by uv_timer, which counts from libuv's clock as it was before: its wait
+ * ends as much too early as it held the loop. */
+static void run_early(struct runtime *runtime, const char *said_wait, const char *error)
+{
+    struct counters counters;
+    struct slab slab;
+    struct round_bench bench;
+    struct wire_round round;
+    struct error err;
+    struct rng chance = rng_stream(1, 1);
+    struct wire_cell done = cell_of("gather", "sleep", 20 * NS_PER_MS);
+    done.wait = constant("uv_timer");
+    done.stall = (struct wire_stall){.present = true, .children = 1, .cpu_ns = 5 * NS_PER_MS};
+    struct wire_cell said = done;
+    said.wait = constant(said_wait);
+    counters_open(&counters);
+    assert_int_equal(slab_open(runtime, &done, &slab, &err), 0);
+    round_bench_init(&bench, runtime, &counters, &said, arm_find("gather"), &slab);
+    assert_int_equal(round_run(&bench, &chance, &round, &err), 0);
+    assert_in_range(round.early, 1, children);
+    assert_true(round.overshoot_min_ns < 0);
+    if (error)
+        assert_non_null(round.error);
+    assert_true(error ? strstr(round.error, error) != NULL : round.error == NULL);
+    free(round.error);
+    slab_close(&slab);
+    counters_close(&counters);
+}
+
+static void early_waits_are_counted_and_judged(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    struct error err;
+    uv_loop_t loop;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(runtime_init(&runtime, &loop, &err), 0);
+    run_early(&runtime, "uv_timer", NULL);
+    run_early(&runtime, "timerfd", "of 6 waits ended before their deadline");
+    runtime_release(&runtime);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 /* Children that do not wait at all, though their job is one that does. */
 static void children_that_do_not_wait_are_found(void **state)
 {
@@ -143,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frauds_are_found_in_virtual_time),
         cmocka_unit_test(frauds_are_found_in_real_time),
+        cmocka_unit_test(early_waits_are_counted_and_judged),
         cmocka_unit_test(children_that_do_not_wait_are_found),
     };
     return cmocka_run_group_tests_name("round", tests, NULL, NULL);

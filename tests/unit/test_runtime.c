@@ -284,6 +284,28 @@ static void real_close(struct real *real)
     assert_int_equal(uv_loop_close(&real->loop), 0);
 }
 
+static void test_waits_are_counted_on_both_sides_of_their_deadline(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    int64_t log[3];
+    runtime_init_virtual(&runtime);
+    runtime.waits.log = log;
+    runtime.waits.log_capacity = 3;
+    runtime_waits_clear(&runtime);
+    runtime_waits_note(&runtime, 100, 99);
+    runtime_waits_note(&runtime, 100, 100);
+    runtime_waits_note(&runtime, 100, 102);
+    assert_int_equal(runtime.waits.early, 1);
+    assert_int_equal(runtime.waits.count, 3);
+    assert_int_equal(runtime.waits.overshoot_min_ns, -1);
+    assert_int_equal(runtime.waits.overshoot_max_ns, 2);
+    assert_true(log[0] == -1 && log[1] == 0 && log[2] == 2);
+    runtime_waits_clear(&runtime);
+    assert_int_equal(runtime.waits.early, 0);
+    runtime_release(&runtime);
+}
+
 static void test_no_real_wait_is_early_by_its_own_clock(void **state)
 {
     (void)state;
@@ -387,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_a_task_cancelled_before_its_first_step_never_runs),
         cmocka_unit_test(test_uncancel_at_zero_forgets_the_request),
         cmocka_unit_test(test_a_timeout_cuts_and_does_not_linger),
+        cmocka_unit_test(test_waits_are_counted_on_both_sides_of_their_deadline),
         cmocka_unit_test(test_no_real_wait_is_early_by_its_own_clock),
         cmocka_unit_test(test_uv_timers_wait_and_are_counted),
         cmocka_unit_test(test_repeat_counts_and_stops_at_an_error),
