@@ -40,11 +40,15 @@ static bool judge_waits(const struct wire_cell *cell, const struct proof_facts *
                         const struct wire_round *round, char *buf, size_t size)
 {
     int64_t children = cell->fanout * round->fanouts, least_ns;
+    int64_t waiting = strcmp(cell->arm, "sequential") == 0 ? 1 : cell->fanout;
     if (__builtin_mul_overflow(delays_in_a_row(cell, round), cell->delay_ns, &least_ns))
         least_ns = ANY;
     if (facts->waits_ended != children)
         (void)snprintf(buf, size, "%lld of %lld children waited", (long long)facts->waits_ended,
                        (long long)children);
+    else if (facts->most_waiting != waiting)
+        (void)snprintf(buf, size, "%lld of %lld children waited at the same time, not %lld",
+                       (long long)facts->most_waiting, (long long)cell->fanout, (long long)waiting);
     else if (round->early <= 0 && facts->span_ns < least_ns)
         (void)snprintf(buf, size, "%s took %lld ns, less than its waits of %lld ns", cell->arm,
                        (long long)facts->span_ns, (long long)least_ns);

@@ -3,8 +3,9 @@
  *   sequential        1 child in flight; where children wait, at least one wake-up per child
  *   concurrent arms   all N in flight at once; at most N wake-ups
  *   empty             none in flight
- *   every arm         no wait ended before its deadline; where children wait, each one does, and the fan-out
- *                     takes at least the delay that was asked for (sequential: N of them)
+ *   every arm         no wait ended before its deadline; where children wait, each one does, as many at the same
+ *                     time as are in flight, and the fan-out takes at least the delay that was asked for
+ *                     (sequential: N of them)
  *
  * A round that breaks it is an error, not a number.  Where children fail, stall or time out, fewer may be
  * started, cancelled waits end at once and some are over before the loop gets to poll: then only the upper
@@ -20,9 +21,10 @@
 
 /* What the runtime knows of a round beyond its raw values. */
 struct proof_facts {
-    bool waits;          /* children of this job wait */
-    int64_t waits_ended; /* by their timer */
-    int64_t span_ns;     /* on the runtime's own clock, from before the first fan-out to after the last */
+    bool waits;           /* children of this job wait */
+    int64_t waits_ended;  /* by their timer */
+    int64_t most_waiting; /* at the same time */
+    int64_t span_ns;      /* on the runtime's own clock, from before the first fan-out to after the last */
 };
 
 /* NULL when the round holds, else buf with what is broken, in figures. */

@@ -162,6 +162,7 @@ static void judge(const struct round_bench *bench, const struct timing *timing, 
     char text[256];
     struct proof_facts facts = {.waits = bench->slab->job->waits,
                                 .waits_ended = (int64_t)bench->runtime->waits.count,
+                                .most_waiting = (int64_t)bench->runtime->waits.most_waiting,
                                 .span_ns = timing->return_ns - timing->launch_ns};
     bool may_fail = bench->cell->fail.present || bench->cell->timeout_ns > 0;
     if (timing->outcome.kind != OUTCOME_OK && !may_fail)

@@ -29,8 +29,10 @@ static const char *judge(const struct wire_cell *cell, bool waits, const struct 
     round.max_in_flight = counted->in_flight;
     round.wakeups = counted->wakeups;
     round.early = counted->early;
-    const struct proof_facts facts = {
-        .waits = waits, .waits_ended = cell->fanout * fanouts, .span_ns = INT64_MAX};
+    const struct proof_facts facts = {.waits = waits,
+                                      .waits_ended = cell->fanout * fanouts,
+                                      .most_waiting = strcmp(cell->arm, "sequential") == 0 ? 1 : cell->fanout,
+                                      .span_ns = INT64_MAX};
     return proof_judge(cell, &facts, &round, buf, size);
 }
 
@@ -119,7 +121,7 @@ static void uv_timer_is_known_to_be_early(void **state)
 
 struct waited {
     const char *arm, *wait;
-    int64_t waits_ended, span_ns, early;
+    int64_t waits_ended, most_waiting, span_ns, early;
     const char *broken;
 };
 
@@ -127,16 +129,20 @@ static void waits_are_as_many_and_as_long_as_asked_for(void **state)
 {
     (void)state;
     static const struct waited rows[] = {
-        {"gather", "timerfd", 40, 1000, 0, NULL},
-        {"gather", "timerfd", 40, 999, 0, "gather took 999 ns, less than its waits of 1000 ns"},
-        {"gather", "timerfd", 39, 1000, 0, "39 of 40 children waited"},
-        {"gather", "timerfd", 0, 1000, 0, "0 of 40 children waited"},
-        {"sequential", "timerfd", 40, 40000, 0, NULL},
-        {"sequential", "timerfd", 40, 39999, 0, "sequential took 39999 ns, less than its waits of 40000 ns"},
-        {"empty", "timerfd", 0, 3, 0, NULL},
-        {"gather", "uv_timer", 40, 500, 2, NULL}, /* early by design */
-        {"gather", "uv_timer", 40, 500, 0, "less than its waits"},
-        {"gather", "uv_timer", 12, 500, 2, "12 of 40 children waited"},
+        {"gather", "timerfd", 40, 40, 1000, 0, NULL},
+        {"gather", "timerfd", 40, 1, 40000, 0, "1 of 40 children waited at the same time, not 40"},
+        {"gather", "timerfd", 40, 39, 2000, 0, "39 of 40 children waited at the same time, not 40"},
+        {"sequential", "timerfd", 40, 2, 40000, 0, "2 of 40 children waited at the same time, not 1"},
+        {"gather", "timerfd", 40, 40, 999, 0, "gather took 999 ns, less than its waits of 1000 ns"},
+        {"gather", "timerfd", 39, 39, 1000, 0, "39 of 40 children waited"},
+        {"gather", "timerfd", 0, 0, 1000, 0, "0 of 40 children waited"},
+        {"sequential", "timerfd", 40, 1, 40000, 0, NULL},
+        {"sequential", "timerfd", 40, 1, 39999, 0,
+         "sequential took 39999 ns, less than its waits of 40000 ns"},
+        {"empty", "timerfd", 0, 0, 3, 0, NULL},
+        {"gather", "uv_timer", 40, 40, 500, 2, NULL}, /* early by design */
+        {"gather", "uv_timer", 40, 40, 500, 0, "less than its waits"},
+        {"gather", "uv_timer", 12, 40, 500, 2, "12 of 40 children waited"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct waited *row = &rows[i];
@@ -150,7 +156,7 @@ static void waits_are_as_many_and_as_long_as_asked_for(void **state)
         round.early = row->early;
         round.wakeups = round.max_in_flight = empty ? 0 : 40;
         round.max_in_flight = sequential ? 1 : round.max_in_flight;
-        const struct proof_facts facts = {true, row->waits_ended, row->span_ns};
+        const struct proof_facts facts = {true, row->waits_ended, row->most_waiting, row->span_ns};
         const char *text = proof_judge(&cell, &facts, &round, buf, sizeof buf);
         if (row->broken ? !text || !strstr(text, row->broken) : text != NULL)
             fail_msg("row %zu: '%s'", i, text ? text : "fine");
@@ -163,7 +169,7 @@ static void no_figure_overflows(void **state)
 {
     (void)state;
     struct wire_cell cell = cell_of("sequential", "timerfd");
-    const struct proof_facts facts = {true, 40, INT64_MAX - 1};
+    const struct proof_facts facts = {true, 40, 1, INT64_MAX - 1};
     struct wire_round round;
     char buf[256];
     cell.delay_ns = INT64_MAX / 2;

@@ -182,6 +182,82 @@ static void children_that_do_not_wait_are_found(void **state)
     runtime_release(&runtime);
 }
 
+/* A child that first lets the one before it finish, as behind a lock: all are in flight, one waits. */
+struct turn {
+    struct coro coro;
+    struct waitable waitable;
+    struct coro *body;
+    struct turn *before, *after;
+    struct task *task; /* suspended until the one before is done */
+    bool done;
+};
+
+static bool no_cancel(struct runtime *runtime, struct waitable *waitable)
+{
+    (void)runtime;
+    (void)waitable;
+    return false;
+}
+
+static enum step take_turn(struct coro *coro, struct activation *activation)
+{
+    struct turn *turn = (struct turn *)(void *)coro;
+    if (activation->wake == WAKE_RETURN) {
+        turn->done = true;
+        if (turn->after && turn->after->task)
+            task_wake(activation->runtime, turn->after->task, WAKE_READY);
+        return STEP_DONE;
+    }
+    if (!turn->before || turn->before->done)
+        return coro_await(activation, turn->body);
+    turn->task = activation->task;
+    return coro_suspend(activation, &turn->waitable);
+}
+
+static void run_serial(struct runtime *runtime, const char *arm, const char *error)
+{
+    struct turn turns[children] = {0};
+    struct counters counters;
+    struct slab slab;
+    struct round_bench bench;
+    struct wire_round round;
+    struct error err;
+    struct rng chance = rng_stream(1, 1);
+    const struct wire_cell cell = cell_of(arm, "sleep", 3 * NS_PER_MS);
+    counters_open(&counters);
+    assert_int_equal(slab_open(runtime, &cell, &slab, &err), 0);
+    for (int i = 0; i < children; i++) {
+        turns[i] = (struct turn){.coro.resume = take_turn,
+                                 .waitable.cancel = no_cancel,
+                                 .body = slab.fanout->bodies[i],
+                                 .before = i > 0 ? &turns[i - 1] : NULL,
+                                 .after = i + 1 < children ? &turns[i + 1] : NULL};
+        slab.fanout->bodies[i] = &turns[i].coro;
+    }
+    round_bench_init(&bench, runtime, &counters, &cell, arm_find(arm), &slab);
+    assert_int_equal(round_run(&bench, &chance, &round, &err), 0);
+    if (error) {
+        assert_non_null(round.error);
+        assert_string_equal(round.error, error);
+    } else {
+        assert_null(round.error);
+    }
+    free(round.error);
+    slab_close(&slab);
+    counters_close(&counters);
+}
+
+static void a_secretly_serial_job_is_found(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    runtime_init_virtual(&runtime);
+    run_serial(&runtime, "gather", "1 of 6 children waited at the same time, not 6");
+    run_serial(&runtime, "taskgroup", "1 of 6 children waited at the same time, not 6");
+    run_serial(&runtime, "sequential", NULL);
+    runtime_release(&runtime);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +265,7 @@ int main(void)
         cmocka_unit_test(frauds_are_found_in_real_time),
         cmocka_unit_test(early_waits_are_counted_and_judged),
         cmocka_unit_test(children_that_do_not_wait_are_found),
+        cmocka_unit_test(a_secretly_serial_job_is_found),
     };
     return cmocka_run_group_tests_name("round", tests, NULL, NULL);
 }

@@ -160,6 +160,8 @@ void runtime_waits_clear(struct runtime *runtime)
     struct wait_statistics *waits = &runtime->waits;
     *waits = (struct wait_statistics){.overshoot_min_ns = INT64_MAX,
                                       .overshoot_max_ns = INT64_MIN,
+                                      .waiting = waits->waiting,
+                                      .most_waiting = waits->waiting,
                                       .log = waits->log,
                                       .log_capacity = waits->log_capacity};
 }

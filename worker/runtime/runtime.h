@@ -47,6 +47,7 @@ struct wait_statistics {
     uint64_t early;           /* ended before their deadline: an error with timerfd, expected with uv_timer */
     int64_t overshoot_min_ns; /* signed: clock read that found it due - deadline; INT64_MAX without waits */
     int64_t overshoot_max_ns; /* INT64_MIN without waits */
+    uint64_t waiting, most_waiting; /* sleeps under way now, and the most at one time */
     int64_t *log;             /* the first log_capacity overshoots in order of firing; the caller's */
     size_t log_capacity;
 };

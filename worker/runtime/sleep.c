@@ -20,6 +20,7 @@ static bool sleep_cancel(struct runtime *runtime, struct waitable *waitable)
     struct sleep *sleep = sleep_of_waitable(waitable);
     if (sleep->timer.place == TIMER_IDLE)
         return false;
+    runtime->waits.waiting--;
     if (sleep->uv_timer && sleep->timer.place != TIMER_QUEUED)
         uv_timer_over(runtime, sleep);
     runtime_timer_cancel(runtime, &sleep->timer);
@@ -32,6 +33,7 @@ static void sleep_over(struct runtime *runtime, struct call *call)
     struct sleep *sleep = (struct sleep *)(void *)call;
     if (!runtime_timer_fired(&sleep->timer))
         return;
+    runtime->waits.waiting--;
     runtime_waits_note(runtime, sleep->timer.deadline_ns, sleep->timer.fired_ns);
     task_wake(runtime, sleep->task, WAKE_READY);
 }
@@ -64,6 +66,9 @@ enum step sleep_start(struct sleep *sleep, struct activation *activation, int64_
 {
     sleep->runtime = activation->runtime;
     sleep->task = activation->task;
+    struct wait_statistics *waits = &sleep->runtime->waits;
+    waits->waiting++;
+    waits->most_waiting = waits->waiting > waits->most_waiting ? waits->waiting : waits->most_waiting;
     if (sleep->uv_timer)
         uv_timer_begin(sleep, delay_ns);
     else
