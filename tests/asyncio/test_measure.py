@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import unittest
+from time import monotonic_ns, sleep
 
 import paths
 from corefan_worker import loops
@@ -227,6 +228,36 @@ class Faults(Case):
         self.addCleanup(ARMS.__setitem__, "sequential", original)
         ARMS["sequential"] = ARMS["gather"]
         self.assertIn("sequential had 4 of 4", self.one("sequential", prepare=False)["error"])
+
+    def sleep_that(self, body):
+        """`sleep` with another body: (index, seconds, starts, wakes)."""
+        def make(this, tally):
+            async def child(index):
+                tally.starts[index] = monotonic_ns()
+                await body(index, this.delay_ns / 1e9)
+                tally.wakes[index] = monotonic_ns()
+            return child
+        original = JOBS["sleep"]
+        self.addCleanup(JOBS.__setitem__, "sleep", original)
+        JOBS["sleep"] = make
+
+    def test_a_job_that_is_secretly_serial(self):
+        async def blocks(index, seconds):
+            sleep(seconds)
+
+        self.sleep_that(blocks)
+        for kind in KINDS:
+            self.assertIn("gather had 1 of 4", self.one("gather", kind=kind, prepare=False)["error"])
+        self.assertIn("sequential woke up 0 times", self.one("sequential", prepare=False)["error"])
+
+    def test_a_job_that_waits_for_less_than_it_says(self):
+        async def hurries(index, seconds):
+            await asyncio.sleep(seconds / 3)
+
+        self.sleep_that(hurries)
+        for kind in KINDS:
+            for arm in ("sequential", "gather", "taskgroup"):
+                self.assertIn("a wait ended", self.one(arm, kind=kind, prepare=False, delay_ns=9 * MS)["error"])
 
     def test_what_cannot_be_run_is_refused_before_it_starts(self):
         for wrong, part in [

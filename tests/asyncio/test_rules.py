@@ -6,11 +6,11 @@ import unittest
 
 import paths  # noqa: F401
 from corefan_worker import options, readiness
-from corefan_worker.cells import Cell, Fail
+from corefan_worker.cells import Cell, Fail, Stall
 from corefan_worker.jobs import failing_children
 from corefan_worker.loops import UnusableLoop, refuse_eager_before
 from corefan_worker.machine import parse_cpu_list
-from corefan_worker.measure import disproof, summary
+from corefan_worker.measure import Waits, disproof, summary
 from corefan_worker.slices import chance_of_round, chance_of_warmup
 from corefan_worker.splitmix import SplitMix, block_order
 
@@ -94,9 +94,10 @@ class Readiness(unittest.TestCase):
 
 
 class Proof(unittest.TestCase):
-    def judge(self, arm, in_flight, wakeups, early=0, waits=True, eager=False, **more):
-        cell = Cell(cell=0, arm=arm, job="sleep", fanout=4, delay_ns=1, **more)
-        return disproof(cell, {"max_in_flight": in_flight, "wakeups": wakeups, "early": early}, waits, eager)
+    def judge(self, arm, in_flight, wakeups, early=0, waits=Waits(4, 100), eager=False, wall=10**9, overshoot=0, **more):
+        cell = Cell(cell=0, arm=arm, job="sleep", fanout=4, delay_ns=1000, **more)
+        values = {"max_in_flight": in_flight, "wakeups": wakeups, "early": early, "wall_ns": wall, "overshoot_min_ns": overshoot}
+        return disproof(cell, values, waits, eager)
 
     def test_holds(self):
         self.assertIsNone(self.judge("sequential", 1, 4))
@@ -115,8 +116,20 @@ class Proof(unittest.TestCase):
         self.assertIsNone(self.judge("sequential", 1, 3, early=1))
 
     def test_eager_children_that_do_not_wait_end_where_they_are_made(self):
-        self.assertIsNone(self.judge("tasks", 1, 0, waits=False, eager=True))
-        self.assertIn("tasks had 1", self.judge("tasks", 1, 0, waits=True, eager=True))
+        self.assertIsNone(self.judge("tasks", 1, 0, waits=None, eager=True))
+        self.assertIn("tasks had 1", self.judge("tasks", 1, 0, eager=True))
+
+    def test_every_child_waits(self):
+        self.assertIn("3 of 4 children waited", self.judge("gather", 4, 1, waits=Waits(3, 100)))
+        self.assertIn("0 of 4 children waited", self.judge("gather", 4, 1, waits=Waits(0, 100)))
+        self.assertIsNone(self.judge("gather", 4, 1, waits=Waits(3, 100), stall=Stall(1, 5)))
+
+    def test_waits_are_as_long_as_the_design_of_the_loop_allows(self):
+        self.assertIsNone(self.judge("gather", 4, 1, early=1, overshoot=-100, wall=900))
+        self.assertIn("ended 101 ns early", self.judge("gather", 4, 1, early=1, overshoot=-101))
+        self.assertIn("gather took 899 ns, less than its waits of 900 ns", self.judge("gather", 4, 1, wall=899))
+        self.assertIsNone(self.judge("sequential", 1, 4, wall=3600))
+        self.assertIn("sequential took 3599 ns, less than its waits of 3600 ns", self.judge("sequential", 1, 4, wall=3599))
 
     def test_failures_lift_the_rules_that_count(self):
         self.assertIsNone(self.judge("gather", 2, 9, fail=Fail(children=1)))

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = ("asyncio", "uvloop")
+# asyncio admits a timer one tick of its clock early, a float of seconds.  uvloop rounds the delay to the nearest whole ms
+# and counts from a clock that is floored to one.
+EARLY_MOST_NS = {"asyncio": 1_000, "uvloop": 1_500_000}
 EAGER_SINCE = (3, 12)
 
 
@@ -49,6 +52,7 @@ class WakeupCounter:
 class MeasuredLoop:
     loop: asyncio.AbstractEventLoop
     counter: WakeupCounter | None  # None: voluntary switches stand for wake-ups
+    early_most_ns: int  # how early a timer may end by the loop's design
     versions: dict[str, str]
 
 
@@ -83,7 +87,7 @@ def make(kind: str, eager: bool) -> MeasuredLoop:
         versions["tasks"] = "eager"
     loop.set_exception_handler(_quiet)
     asyncio.set_event_loop(loop)
-    return MeasuredLoop(loop, counter, versions)
+    return MeasuredLoop(loop, counter, EARLY_MOST_NS[kind], versions)
 
 
 def _make_uvloop(versions: dict[str, str]) -> asyncio.AbstractEventLoop:

@@ -102,10 +102,18 @@ def summary(overshoots: Any) -> tuple[int | None, int | None, int | None]:
     return ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
 
 
-def disproof(cell: Cell, values: Round, waits: bool, eager: bool) -> str | None:
+@dataclass(frozen=True)
+class Waits:
+    """What is known of the waits of a job that waits."""
+
+    ended: int  # by their timer
+    early_most_ns: int  # that the loop's timers are early by design
+
+
+def disproof(cell: Cell, values: Round, waits: Waits | None, eager: bool) -> str | None:
     """Why a round is not what its arm claims to be; None when it is.
 
-    Early waits are no part of it: both loops end waits early by design, the round tells how many.
+    Waits that are early by design are no part of it: the round tells how many.  waits: None where the job does not wait.
     """
     whole = cell.fail is None and cell.stall is None and cell.timeout_ns == 0
     n, in_flight = cell.fanout, values["max_in_flight"]
@@ -115,12 +123,12 @@ def disproof(cell: Cell, values: Round, waits: bool, eager: bool) -> str | None:
         least, most = 1, 1
     else:
         # An eager task that does not suspend ends where it is created.
-        least, most = n if whole and not (eager and not waits) else 1, n
+        least, most = n if whole and not (eager and waits is None) else 1, n
     if not least <= in_flight <= most:
         return f"{cell.arm} had {in_flight} of {n} children in flight, not {most}"
-    if whole and waits:
-        return _disproof_by_wakeups(cell.arm, n, values["wakeups"], values["early"])
-    return None
+    if not whole or waits is None or cell.arm == "empty":
+        return None
+    return _disproof_by_wakeups(cell.arm, n, values["wakeups"], values["early"]) or _disproof_by_waits(cell, values, waits)
 
 
 def _disproof_by_wakeups(arm: str, waits: int, wakeups: int, early: int) -> str | None:
@@ -128,6 +136,20 @@ def _disproof_by_wakeups(arm: str, waits: int, wakeups: int, early: int) -> str 
         return f"sequential woke up {wakeups} times, fewer than its {waits} waits"
     if arm in CONCURRENT and wakeups > waits:
         return f"{arm} woke up {wakeups} times, more than its {waits} children"
+    return None
+
+
+def _disproof_by_waits(cell: Cell, values: Round, waits: Waits) -> str | None:
+    """Did the children wait, and for as long as the cell says?  The second by the clock around the arm."""
+    if waits.ended != cell.fanout:
+        return f"{waits.ended} of {cell.fanout} children waited"
+    early_ns = -values["overshoot_min_ns"]
+    if early_ns > waits.early_most_ns:
+        return f"a wait ended {early_ns} ns early, more than the {waits.early_most_ns} ns of this loop's timers"
+    delays = cell.fanout if cell.arm == "sequential" else 1
+    least_ns = delays * (cell.delay_ns - waits.early_most_ns)
+    if values["wall_ns"] < least_ns:
+        return f"{cell.arm} took {values['wall_ns']} ns, less than its waits of {least_ns} ns"
     return None
 
 
@@ -237,7 +259,8 @@ class PreparedCell:
             **failures,
         }
         if values.get("error") is None:
-            values["error"] = disproof(cell, values, self._job.waits, self._eager)
+            waits = Waits(len(overshoots), self._measured.early_most_ns) if self._job.waits else None
+            values["error"] = disproof(cell, values, waits, self._eager)
         return values
 
 
