@@ -63,6 +63,7 @@ enum summary_verdict {
     X(CPU_RESOLUTION, cpu_resolution) /* the median round of a job that waits costs < 50 us CPU */           \
     X(EARLY_TIMERS, early_timers)     /* waits ended before their deadline, as this runtime's timers do */   \
     X(WORKERS_DISAGREE, workers_disagree) /* intervals of two workers are disjoint */                        \
+    X(SERIAL, serial) /* a job that waits, in a concurrent arm, takes as long as one child after another */  \
     X(SPEEDUP_BEYOND_FANOUT, speedup_beyond_fanout)                                                          \
     X(DRIFT_WALL, drift_wall)                                                                                \
     X(DRIFT_CPU, drift_cpu)                                                                                  \

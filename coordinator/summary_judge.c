@@ -91,6 +91,19 @@ static void flag_prepared(const struct store_run *run, struct summary_cell *cell
         flag_words(cell, &run->prepared[lo].said.flags);
 }
 
+#define SERIAL_SPEEDUP_X   1.1
+#define SERIAL_UTILIZATION 0.5 /* a thread that computes for longer than that has reason not to gain */
+
+/* Nothing gained by a concurrent arm, and not because the thread had to compute: children block, or wait for each
+ * other.  Workers prove it of waits that they make themselves; a user's own coroutine is known by this alone. */
+static bool is_serial(const struct summary_cell *cell)
+{
+    bool concurrent = strcmp(cell->arm, "sequential") != 0 && cell->fanout > 1;
+    bool whole = !cell->may_fail && !cell->stalls;
+    return concurrent && whole && cell->job_waits && cell->speedup_x.known && cell->utilization.known &&
+           cell->speedup_x.value < SERIAL_SPEEDUP_X && cell->utilization.value < SERIAL_UTILIZATION;
+}
+
 static bool outside(const struct stats_estimate *clean, const struct stats_estimate *all)
 {
     return clean->known && all->bounded && (clean->value < all->ci_lo || clean->value > all->ci_hi);
@@ -160,6 +173,7 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
             SUMMARY_FLAG_WORKERS_DISAGREE);
     flag_if(cell, cell->job_waits && median_round_cpu_ns(own) < CPU_RESOLVED_NS, SUMMARY_FLAG_CPU_RESOLUTION);
     flag_if(cell, cell->early_waits.known && cell->early_waits.value > 0, SUMMARY_FLAG_EARLY_TIMERS);
+    flag_if(cell, is_serial(cell), SUMMARY_FLAG_SERIAL);
     flag_if(cell, cell->speedup_x.known && cell->speedup_x.value > (double)cell->fanout && !cell->may_fail,
             SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT);
     flag_if(cell, cell->saturated, SUMMARY_FLAG_SATURATED);

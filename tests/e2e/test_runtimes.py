@@ -92,6 +92,35 @@ class Runtimes(EndToEnd):
         self.assertIn("/nonexistent/python3", done.err)
         self.assertFalse((self.scratch / "run").exists())
 
+    def test_own_jobs_that_are_secretly_serial_are_flagged(self):
+        self.write("jobs.py", """\
+import asyncio, time
+lock = None
+async def blocks(index):
+    time.sleep(0.004)
+async def locks(index):
+    global lock
+    lock = lock or asyncio.Lock()
+    async with lock:
+        await asyncio.sleep(0.004)
+async def waits(index):
+    await asyncio.sleep(0.004)
+async def computes(index):
+    end = time.thread_time() + 0.004
+    while time.thread_time() < end:
+        pass
+""")
+        names = ("blocks", "locks", "waits", "computes")
+        jobs = ", ".join(f"{name}: 'jobs:{name}'" for name in names)
+        sweep = (f"name: own\nrounds: 5\nruntimes: [{{kind: asyncio, label: own, path: {self.scratch}, jobs: {{{jobs}}}}}]\n"
+                 "arms: [sequential, gather]\nmatrix: [" + ", ".join(f"{{job: {name}, fanout: 4}}" for name in names) + "]\n")
+        done = self.run_sweep(sweep, "--workers", "1", "--progress", "none")
+        self.assertEqual(done.code, 0, done.err)
+        serial = {(cell["job"], cell["arm"]) for cell in self.summary()["cells"] if "serial" in cell["flags"] and
+                  (cell["job"] != "computes" or cell["utilization"] > 0.5)}  # which it is where it has the CPU
+        self.assertEqual(serial, {("blocks", "gather"), ("locks", "gather")})
+        self.assertIn("note: serial (gather)", done.out)
+
     def test_killed_asyncio_worker_is_replaced(self):
         sweep = "name: k\nrounds: 30\nruntimes: [asyncio]\narms: [gather]\nmatrix: [{job: sleep, fanout: 4, delay: 50ms}]\n"
         process = self.start_sweep(sweep, "--workers", "1", "--progress", "none")
