@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct words { /* the whole command line */
+struct words { /* the whole command line as it was written: argp moves options to the front of its own */
     int argc;
     char **argv;
 };
@@ -193,7 +193,9 @@ static int complain(const struct error *err)
 int main(int argc, char **argv)
 {
     struct error err = {0};
-    struct words all = {argc, argv};
+    scoped_free char **written = memory_zeroed((size_t)argc + 1, sizeof *argv);
+    memcpy(written, argv, (size_t)argc * sizeof *argv);
+    struct words all = {argc, written};
     (void)signal(SIGPIPE, SIG_IGN);
     log_setup("corefan", LOG_WARNING);
     argp_err_exit_status = 2;

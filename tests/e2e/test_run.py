@@ -60,6 +60,12 @@ class Results(EndToEnd):
         self.assertEqual(json.loads(done.out), self.summary())
         self.assertEqual(done.out, (self.scratch / "run/summary.json").read_text())
 
+    def test_the_command_line_is_kept_as_it_was_written(self):
+        path = self.write("sweep.yaml", SMALL_SWEEP)
+        words = [COREFAN, "run", path, "--workers", "1", "--out", str(self.scratch / "run"), "--set", "rounds=2", "--quiet"]
+        self.assertEqual(self.finish(self.start(*words)).code, 0)
+        self.assertEqual(self.summary()["run"]["argv"], words)
+
     def test_report_rebuilds_the_same_bytes(self):
         self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
         for name, form in (("summary.json", "json"), ("summary.txt", "text")):
@@ -135,8 +141,10 @@ class Trouble(EndToEnd):
         fake = self.write("worker", "#!/bin/sh\necho 'no such device' >&2\nexit 7\n")
         os.chmod(fake, 0o755)
         done = self.run_sweep(SMALL_SWEEP, "--progress", "none", env={"COREFAN_WORKER": fake}, timeout=60)
-        self.assertNotEqual(done.code, 0)
-        self.assertIn("no such device", done.err)
+        self.assertEqual(done.code, 1, done.err)
+        self.assertEqual(done.err.splitlines()[-1],
+                         "corefan: a worker cannot start: its process ended with exit status 7: no such device")
+        self.assertFalse((self.scratch / "run").exists())
 
     def test_a_worker_that_cannot_run_here_is_not_tried_again(self):
         fake = self.write("worker", "#!/bin/sh\necho started >>starts\necho 'no uvloop: install python3-uvloop' >&2\nexit 2\n")

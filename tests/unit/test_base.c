@@ -21,6 +21,11 @@ static void errors_carry_text_and_exit_code(void **state)
     assert_int_equal(error_prefix(&err, "lab.yaml:%d:%d", 7, 3), -1);
     assert_string_equal(err.text, "lab.yaml:7:3: unknown key 'fanouts'");
     assert_int_equal(error_exit_code(err.kind), 2);
+    assert_int_equal(error_exit_code(ERROR_NONE), 0);
+    assert_int_equal(error_exit_code(ERROR_INTERNAL), 1);
+    assert_int_equal(error_exit_code(ERROR_INCOMPLETE), 3);
+    assert_int_equal(error_exit_code(ERROR_INCONCLUSIVE), 98);
+    assert_int_equal(error_exit_code(ERROR_FAILED), 99);
     assert_int_equal(error_exit_code(ERROR_INTERRUPTED), 130);
     assert_int_equal(error_exit_code((enum error_kind)77), 1);
     assert_int_equal(error_set(NULL, ERROR_USAGE, "x"), -1);

@@ -439,15 +439,45 @@ static void a_newer_schema_is_refused_by_name(void **state)
     store_close(new_store(state, "run"));
     scoped_free char *dir = path_in(state, "run"), *db = path_in(state, "run/run.db");
     struct store *store = NULL;
-    change(db, "UPDATE meta SET value = '2' WHERE key = 'schema_version'");
+    change(db, "UPDATE meta SET value = '99' WHERE key = 'schema_version'");
     for (int mode = STORE_READ; mode <= STORE_RESUME; mode++) {
         struct error err = {0};
         assert_int_equal(store_open(dir, (enum store_mode)mode, &store, &err), -1);
-        assert_non_null(strstr(err.text, "schema is version 2"));
-        assert_non_null(strstr(err.text, "knows up to 1"));
+        assert_non_null(strstr(err.text, "schema is version 99"));
+        assert_non_null(strstr(err.text, "knows up to 2"));
         assert_int_equal(err.kind, ERROR_USAGE);
     }
     assert_null(store);
+}
+
+static void an_older_schema_says_what_to_do(void **state)
+{
+    static const struct {
+        const char *sql, *told;
+    } rows[] = {
+        {"UPDATE meta SET value = '1' WHERE key = 'schema_version'", "(schema version 1, this one reads 2)"},
+        {"DROP VIEW counted_rounds; ALTER TABLE groups DROP COLUMN precision", /* nobody raised the version */
+         "(schema version 2 without groups.precision, this one reads 2)"},
+        {"DROP TABLE events", "without events.at_ns"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        scoped_free char *run = memory_format("old%zu", i);
+        scoped_free char *file = memory_format("%s/run.db", run);
+        store_close(new_store(state, run));
+        scoped_free char *dir = path_in(state, run), *db = path_in(state, file);
+        struct store *store = NULL;
+        change(db, rows[i].sql);
+        for (int mode = STORE_READ; mode <= STORE_RESUME; mode++) {
+            struct error err = {0};
+            assert_int_equal(store_open(dir, (enum store_mode)mode, &store, &err), -1);
+            assert_int_equal(err.kind, ERROR_USAGE);
+            assert_non_null(strstr(err.text, "an older corefan wrote it"));
+            assert_non_null(strstr(err.text, rows[i].told));
+            assert_non_null(strstr(err.text, "or run the sweep again"));
+            assert_null(strchr(err.text, '\n'));
+        }
+        assert_null(store);
+    }
 }
 
 static void overwrite(const char *path, long from, size_t bytes)
@@ -643,6 +673,7 @@ int main(void)
         STORE_TEST(one_writer_many_readers),
         STORE_TEST(a_directory_in_use_is_refused),
         STORE_TEST(a_newer_schema_is_refused_by_name),
+        STORE_TEST(an_older_schema_says_what_to_do),
         STORE_TEST(what_is_no_run_is_refused),
         STORE_TEST(damage_is_told),
         STORE_TEST(a_full_disk_is_told),
