@@ -1,0 +1,40 @@
+"""The same binary against itself, again and again: no run may be told to be slower than another.
+
+COREFAN_PAIRS: how many pairs (20; the slow test takes 150).  Says how many of the cells of quiet runs were `noisy`.
+"""
+import os
+import unittest
+
+import series
+
+PAIRS = int(os.environ.get("COREFAN_PAIRS", "20"))
+SWEEP = """\
+name: same
+rounds: 6
+warmup: 1
+arms: [sequential, gather]
+matrix:
+  - {job: sleep, fanout: 4, delay: 1ms}
+  - {job: cpu, fanout: 4, delay: 200us}
+"""
+
+
+class FalseAlarms(series.Series):
+    def test_the_same_binary_is_never_slower_than_itself(self):
+        verdicts, outcomes, failed = [], {0: 0, 98: 0, 99: 0}, []
+        for pair in range(PAIRS):
+            for side in ("base", "changed"):
+                cells = self.measure(side, SWEEP, "--seed", str(2 * pair + (side == "changed") + 1))["cells"]
+                verdicts += [cell["verdict"] for cell in cells] if self.is_quiet(side) else []
+            code, line = self.compare("base", "changed")
+            outcomes[code] += 1
+            failed += [(pair, line)] if code == 99 else []
+        noisy = verdicts.count("noisy")
+        print(f"{PAIRS} pairs: {outcomes[0]} pass, {outcomes[98]} undecided, {outcomes[99]} regressions; "
+              f"{noisy} of {len(verdicts)} cells of quiet runs noisy")
+        self.assertEqual(failed, [])
+        self.assertLessEqual(noisy, max(1, 0.02 * len(verdicts)))
+
+
+if __name__ == "__main__":
+    unittest.main()
