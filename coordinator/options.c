@@ -440,7 +440,8 @@ int options_parse_report(int argc, char **argv, struct options_report *ret, stru
         .parser = parse_report,
         .args_doc = "RUN",
         .doc = "Rebuilds any report of a run from its store.\v"
-               "Example:\n  corefan report runs/lab-20260101T120000Z --format csv > lab.csv",
+               "Example:\n  corefan report runs/lab-20260101T120000Z --format csv > lab.csv\n"
+               "Exit codes: 0 done, whatever the thresholds came to (`run` tells that), 2 no such run.",
     };
     struct options_report options = {.format = "text"};
     if (parse(&argp, argc, argv, &options, err) < 0)

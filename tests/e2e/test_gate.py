@@ -1,10 +1,13 @@
 """Gates: thresholds, their exit codes and verdict lines, junit, and corefan compare, as CI meets them."""
 import copy
 import json
+import os
+import re
+import shutil
 import unittest
 import xml.etree.ElementTree
 
-from harness import ROOT, EndToEnd
+from harness import BIN, ROOT, EndToEnd, wait_for_cpus
 
 GATE = (ROOT / "examples/gate.yaml").read_text()
 QUICK = "name: quick\nrounds: 6\nwarmup: 1\narms: [sequential, gather]\nmatrix: [{job: sleep, fanout: 4, delay: 1ms}]\n"
@@ -41,6 +44,7 @@ class Thresholds(EndToEnd):
         self.gate("{arm: gather, metric: max_in_flight, max: 3}", "run")
         for name, form in (("summary.json", "json"), ("summary.txt", "text")):
             again = self.run_corefan("report", str(self.scratch / "run"), "--format", form)
+            self.assertEqual(again.code, 0)  # it shows, it does not judge
             self.assertEqual(again.out, (self.scratch / "run" / name).read_text())
         rows = self.summary()["thresholds"]
         self.assertEqual([(row["passed"], row["metric"], row["max"]) for row in rows], [(False, "max_in_flight", 3)])
@@ -51,6 +55,44 @@ class Thresholds(EndToEnd):
         self.assertEqual(done.code, 0, done.err)
         suite = xml.etree.ElementTree.fromstring(done.out).find("testsuite")
         self.assertEqual((suite.get("tests"), suite.get("failures")), ("2", "1"))
+
+
+class InCi(EndToEnd):
+    """The script of README.md, word for word."""
+
+    def setUp(self):
+        super().setUp()
+        self.script, = re.findall(r"^## In CI\n```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+        (self.scratch / "examples").mkdir()
+        (self.scratch / "examples/gate.yaml").write_text(GATE)
+
+    def run_script(self):
+        for _ in range(60):
+            shutil.rmtree(self.scratch / "now", ignore_errors=True)
+            wait_for_cpus()
+            done = self.finish(self.start("sh", "-c", self.script, env={"PATH": f"{BIN}:{os.environ['PATH']}"}))
+            if "--co-run" not in done.err:  # else somebody else was quicker
+                break
+        suite = xml.etree.ElementTree.parse(self.scratch / "corefan.xml").getroot().find("testsuite")
+        return done.code, suite.get("failures"), done.out.splitlines()[-1]
+
+    def test_thresholds(self):
+        code, failures, line = self.run_script()
+        self.assertEqual((code, failures, line[:5]), (0, "0", "PASS "))
+        (self.scratch / "examples/gate.yaml").write_text(QUICK + "expect: [{arm: gather, metric: max_in_flight, max: 3}]\n")
+        code, failures, line = self.run_script()
+        self.assertEqual((code, failures, line[:5]), (99, "1", "FAIL "))
+
+    def test_a_baseline(self):
+        (self.scratch / "examples/gate.yaml").write_text(QUICK + "expect: [{arm: gather, metric: max_in_flight, min: 4}]\n")
+        self.assertEqual(self.run_script()[0], 0)
+        kept = self.summary("now")
+        for cell in kept["cells"]:
+            Compare.quiet(cell, 0.01)
+        (self.scratch / "baseline").mkdir()
+        (self.scratch / "baseline/summary.json").write_text(json.dumps(kept))
+        code, failures, line = self.run_script()
+        self.assertEqual((code, failures, line[:13]), (99, "0", "FAIL 2 cells,"))
 
 
 class Compare(EndToEnd):

@@ -20,7 +20,8 @@ static int64_t now_ns(void)
 
 static int wait_until(int timer, int64_t deadline_ns)
 {
-    struct itimerspec at = {.it_value = {.tv_sec = deadline_ns / ns_per_s, .tv_nsec = deadline_ns % ns_per_s}};
+    struct itimerspec at = {
+        .it_value = {.tv_sec = deadline_ns / ns_per_s, .tv_nsec = deadline_ns % ns_per_s}};
     uint64_t expirations;
     if (timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) < 0)
         return -1;

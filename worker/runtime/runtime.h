@@ -48,7 +48,7 @@ struct wait_statistics {
     int64_t overshoot_min_ns; /* signed: clock read that found it due - deadline; INT64_MAX without waits */
     int64_t overshoot_max_ns; /* INT64_MIN without waits */
     uint64_t waiting, most_waiting; /* sleeps under way now, and the most at one time */
-    int64_t *log;             /* the first log_capacity overshoots in order of firing; the caller's */
+    int64_t *log;                   /* the first log_capacity overshoots in order of firing; the caller's */
     size_t log_capacity;
 };
 
