@@ -150,6 +150,7 @@ RAISED_ALONE = {  # one round of 20 each, so the verdict stays
     25: ("ok", {"gap"}),
     26: ("ok", {"migration"}),
     27: ("ok", {"early_timers"}),
+    19: ("ok", {"serial"}),
     5: ("ok", {"gap"}),
     2: ("ok", {"calibration_unstable"}),
 }

@@ -236,6 +236,16 @@ static const struct group disturbed[] = {
      HEALTHY,
      UNSTABLE,
      {ARM("sequential", 3.1, 3.1, 0, 1), ARM("gather", 60, 60, 0, 2)}},
+    {"19 x 1ms sleep, 1 core, one behind the other",
+     "sleep",
+     19,
+     1000000,
+     1,
+     20,
+     1,
+     HEALTHY,
+     NONE,
+     {ARM("sequential", 20 * MS, 1.0 * MS, 19, 1), ARM("gather", 19.9 * MS, 1.0 * MS, 19, 19)}},
 };
 
 static const struct group two_runtimes[] = {
