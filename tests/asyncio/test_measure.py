@@ -257,7 +257,9 @@ class Faults(Case):
         self.sleep_that(hurries)
         for kind in KINDS:
             for arm in ("sequential", "gather", "taskgroup"):
-                self.assertIn("a wait ended", self.one(arm, kind=kind, prepare=False, delay_ns=2000 * MS)["error"])
+                values = self.one(arm, kind=kind, prepare=False, delay_ns=2000 * MS)
+                self.assertIn("a wait ended", values["error"])
+                self.assertEqual(values["early"], 4)
 
     def test_what_cannot_be_run_is_refused_before_it_starts(self):
         for wrong, part in [
