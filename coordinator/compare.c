@@ -375,6 +375,26 @@ static struct range drifted_ratio(const struct compare_row *row)
     return (struct range){true, changed.lo / base.hi, changed.hi / base.lo};
 }
 
+/* The CPU of a job that waits is mostly what it costs to wake up, and that changes with what else the host does, for
+ * all rounds of a run alike.  How late its waits ended tells: as the CPU would be if both sides had woken as fast. */
+static struct range evenly_woken_ratio(const struct compare_row *row)
+{
+    const struct stats_estimate *ratio = &row->effect.ratio;
+    double base = row->base->late_ns, changed = row->changed->late_ns;
+    bool known = row->metric == COMPARE_CPU && base > 0 && changed > 0;
+    double times = known ? changed / base : 1;
+    return (struct range){ratio->bounded, ratio->ci_lo / fmax(times, 1), ratio->ci_hi / fmin(times, 1)};
+}
+
+static void look_at_wakeups(struct compare_row *row, double threshold)
+{
+    struct range even = evenly_woken_ratio(row);
+    if (row->outcome == COMPARE_REGRESSION && !stands(row->outcome, even, threshold))
+        decide(row, COMPARE_INCONCLUSIVE, "wakes_later");
+    else if (row->outcome == COMPARE_IMPROVEMENT && !(even.hi < 1 / (1 + threshold)))
+        decide(row, COMPARE_PASS, NULL);
+}
+
 static void look_again(struct compare_row *row, double threshold)
 {
     bool noisy = row->base->noisy || row->changed->noisy;
@@ -453,6 +473,7 @@ static void judge(struct comparison *comparison)
         struct compare_row *row = &comparison->rows[i];
         judge_undisturbed(row, comparison->threshold);
         look_again(row, comparison->threshold);
+        look_at_wakeups(row, comparison->threshold);
         comparison->outcomes[row->outcome]++;
     }
     sort_rows(comparison);

@@ -11,8 +11,10 @@
  *
  * Noise may take a verdict away, never make one.  Where a side is `noisy`, a verdict stands only if the rounds without
  * a flag say the same; where a figure drifts, only if it holds between the halves of the two runs that are furthest
- * apart (of a bare summary: between least and largest value).  What does not stand is inconclusive.  A cell that is
- * invalid or incomplete is inconclusive.
+ * apart (of a bare summary: between least and largest value).  The CPU of a job that waits is mostly wake-ups, which
+ * cost what the host lets them cost: where its waits ended later than those of the base, a regression stands only if it
+ * is more than that (`wakes_later`), likewise an improvement where they ended sooner.  What does not stand is
+ * inconclusive.  A cell that is invalid or incomplete is inconclusive.
  *
  * Ids match by their text, after the ignored keys were taken out.  effect.h has the intervals: from the values of both
  * runs where both are run directories, else from the medians and intervals of the summaries.  The same input gives the

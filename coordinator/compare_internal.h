@@ -20,6 +20,7 @@ struct compare_cell {
     char *id, *key;       /* key: id without what is ignored */
     const char *unusable; /* constant word: invalid or incomplete; NULL: fine */
     bool noisy, by_unit;
+    double late_ns; /* how late its waits end, median; 0: it has none, or it is not known */
     struct compare_figure figures[COMPARE_METRICS];
 };
 

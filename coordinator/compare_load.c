@@ -62,6 +62,7 @@ static int take_cell(struct store *store, const struct summary *summary, const s
     cell->noisy =
         from->verdict == SUMMARY_NOISY || many_flagged((double)from->rounds_flagged, (double)from->rounds);
     cell->by_unit = from->processes > 1;
+    cell->late_ns = from->overshoot_p50_ns.known ? fmax(from->overshoot_p50_ns.value, 0) : 0;
     take_distribution(&from->wall_ns, from->flags >> SUMMARY_FLAG_DRIFT_WALL & 1,
                       &cell->figures[COMPARE_WALL]);
     take_distribution(&from->cpu_ns, from->flags >> SUMMARY_FLAG_DRIFT_CPU & 1, &cell->figures[COMPARE_CPU]);
@@ -213,6 +214,7 @@ static int read_cell(const struct reading *reading, const json_t *from, struct c
     (void)read_number(from, "rounds", &rounds);
     (void)read_number(from, "rounds_flagged", &flagged);
     (void)read_number(from, "processes", &processes);
+    (void)read_number(from, "overshoot_p50_ns", &cell->late_ns);
     cell->unusable = has_flag(from, SUMMARY_FLAG_INCOMPLETE) ? "cell_incomplete"
                      : has_verdict(from, SUMMARY_INVALID)    ? "cell_invalid"
                                                              : NULL;

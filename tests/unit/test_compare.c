@@ -228,6 +228,35 @@ static void test_noise_leaves_what_clean_rounds_say(void **state)
     compare_free(comparison);
 }
 
+/* The same host that wakes half as fast: waits end later, each wake-up costs more, and nothing of that is the code's. */
+static void test_slow_wakeups_make_no_failure(void **state)
+{
+    (void)state;
+    static const struct {
+        double cpu_times, late_base_ns, late_changed_ns;
+        enum compare_outcome outcome;
+    } rows[] = {
+        {1.6, 30000, 60000, COMPARE_INCONCLUSIVE}, {2.5, 30000, 60000, COMPARE_REGRESSION},
+        {1.6, 30000, 30000, COMPARE_REGRESSION},   {1.6, 60000, 30000, COMPARE_REGRESSION},
+        {1.6, 0, 60000, COMPARE_REGRESSION},       {1.6, 30000, 0, COMPARE_REGRESSION},
+        {0.7, 60000, 30000, COMPARE_PASS},         {0.4, 60000, 30000, COMPARE_IMPROVEMENT},
+        {0.7, 30000, 60000, COMPARE_IMPROVEMENT},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct recipe other = slower_cpu(rows[i].cpu_times, 2);
+        other.wall_ns *= rows[i].cpu_times;
+        struct compare_side base = make_side(&quiet), changed = make_side(&other);
+        base.cells[0].late_ns = rows[i].late_base_ns;
+        changed.cells[0].late_ns = rows[i].late_changed_ns;
+        struct comparison *comparison = compare_them(base, changed, 0.05);
+        check_row(comparison, COMPARE_CPU, rows[i].outcome,
+                  rows[i].outcome == COMPARE_INCONCLUSIVE ? "wakes_later" : NULL);
+        check_row(comparison, COMPARE_WALL, rows[i].cpu_times > 1 ? COMPARE_REGRESSION : COMPARE_IMPROVEMENT,
+                  NULL); /* all that it took */
+        compare_free(comparison);
+    }
+}
+
 /* Values that grow by `share` over the run. */
 static void drift(struct compare_figure *figure, double share)
 {
@@ -848,6 +877,7 @@ int main(void)
         cmocka_unit_test(test_noise_makes_no_failure),
         cmocka_unit_test(test_noise_takes_a_pass_away),
         cmocka_unit_test(test_noise_leaves_what_clean_rounds_say),
+        cmocka_unit_test(test_slow_wakeups_make_no_failure),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_unusable_cells),
         cmocka_unit_test(test_holm_over_the_run),
