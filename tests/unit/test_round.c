@@ -71,7 +71,9 @@ static void run_all(struct runtime *runtime)
     const struct wire_cell sequential = cell_of("sequential", "sleep", delay_ns);
     const struct wire_cell taskgroup = cell_of("taskgroup", "noop", 0);
     const struct wire_cell empty = cell_of("empty", "sleep", delay_ns);
-    const struct wire_cell shorter = cell_of("gather", "sleep", delay_ns / 2);
+    const struct wire_cell longer =
+        cell_of("gather", "sleep", 1000 * delay_ns); /* as it says, on a busy host too */
+    const struct wire_cell longer_row = cell_of("sequential", "sleep", 1000 * delay_ns);
     const struct fraud frauds[] = {
         {gather, "gather", gather, NULL},
         {sequential, "sequential", sequential, NULL},
@@ -82,8 +84,8 @@ static void run_all(struct runtime *runtime)
         {gather, "empty", gather, "gather had 0 of 6 children in flight, not 6"},
         {sequential, "gather", sequential, "sequential had 6 of 6 children in flight, not 1"},
         {empty, "tasks", gather, "empty had 6 of 6 children in flight, not 0"},
-        {gather, "gather", shorter, ", less than its waits of 3000000 ns"}, /* children that end early */
-        {sequential, "sequential", shorter, ", less than its waits of 18000000 ns"},
+        {longer, "gather", gather, ", less than its waits of 3000000000 ns"}, /* children that end early */
+        {longer_row, "sequential", gather, ", less than its waits of 18000000000 ns"},
     };
     for (size_t i = 0; i < sizeof frauds / sizeof frauds[0]; i++)
         run(runtime, &frauds[i]);
