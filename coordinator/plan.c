@@ -17,6 +17,7 @@
 #define CALIBRATION_ROUNDS  11               /* doubling up (2), then three at L and three at 2 L */
 #define OWN_JOB_NS          (10 * NS_PER_MS) /* a coroutine of the user's: a guess */
 #define HARNESS_NS          (20 * NS_PER_US)
+#define HARNESS_WINDOW_NS   (100 * NS_PER_MS) /* at most: its fan-outs are short */
 #define RESTART_NS          (400 * NS_PER_MS) /* a worker ends, another starts and probes its noise */
 #define CHILD_LIBUV_NS      200
 #define CHILD_PYTHON_NS     15000
@@ -29,9 +30,10 @@ struct pick { /* an arm on a runtime */
 
 struct draft {
     const struct sweep_entry *entry;
-    const struct sweep_value *chosen[SWEEP_CELL_KEYS]; /* NULL: no value */
-    int64_t cores;
-    char *key; /* id without runtime and arm: "sleep/n=40/delay=10ms/cores=1" */
+    const struct sweep_value *chosen[SWEEP_CELL_KEYS]; /* NULL: no value; not of clients and cores */
+    int64_t cores, clients;
+    bool in_ladder, asked_for; /* a rung; some entry names its clients */
+    char *key;                 /* id without runtime and arm: "sleep/n=40/delay=10ms/cores=1" */
     struct pick *picks;
     size_t pick_count;
 };
@@ -42,6 +44,9 @@ struct maker {
     struct draft *drafts;
     size_t draft_count;
     struct map by_key; /* draft's key -> 1 + its number */
+    struct map
+        series; /* series_key of an arm on a runtime, and what finds it for a part of its ceiling -> 1 + its number */
+    struct map rungs; /* series_key of a group -> 1 + number of the highest rung so far */
     struct error *err;
 };
 
@@ -128,10 +133,45 @@ static bool is_further_key(size_t key)
            !is_always_in_id(key);
 }
 
+static bool has_rate(const struct draft *draft)
+{
+    return draft->chosen[SWEEP_RATE] != NULL;
+}
+
+/* What a window lasts that nobody said anything about; 0: it is none. */
+static int64_t implied_window_ns(const struct draft *draft)
+{
+    return draft->clients > 1 || has_rate(draft) ? SWEEP_WINDOW_NS : 0;
+}
+
+static int64_t window_ns(const struct draft *draft)
+{
+    if (draft->chosen[SWEEP_DURATION])
+        return draft->chosen[SWEEP_DURATION]->integer;
+    return draft->in_ladder ? SWEEP_WINDOW_NS : implied_window_ns(draft);
+}
+
+static char *clients_text(const struct draft *draft)
+{
+    return draft->clients > 1 ? memory_format("%lld", (long long)draft->clients) : NULL;
+}
+
+static char *duration_text(const struct draft *draft)
+{
+    char duration[32];
+    int64_t ns = window_ns(draft);
+    return ns != implied_window_ns(draft) ? memory_text(units_exact_duration(duration, sizeof duration, ns))
+                                          : NULL;
+}
+
 /* Text of a further key where it is not at its default, else NULL. */
 static char *further_text(const struct draft *draft, size_t key)
 {
-    if (!is_further_key(key) || !draft->chosen[key])
+    if (key == SWEEP_CLIENTS)
+        return clients_text(draft);
+    if (key == SWEEP_DURATION)
+        return duration_text(draft);
+    if (!is_further_key(key) || !draft->chosen[key] || (key == SWEEP_PHASE && draft->clients == 1))
         return NULL;
     char *text = sweep_value_text(cell_key(key), draft->chosen[key]);
     if (!cell_key(key)->fallback || strcmp(text, cell_key(key)->fallback) != 0)
@@ -140,12 +180,16 @@ static char *further_text(const struct draft *draft, size_t key)
     return NULL;
 }
 
-/* `head`, then the further keys, each as separator NAME joint VALUE. */
+#define KEY_BIT(key) (1u << (key))
+#define LOAD_KEYS                                                                                            \
+    (KEY_BIT(SWEEP_CLIENTS) | KEY_BIT(SWEEP_RATE) | KEY_BIT(SWEEP_ARRIVALS) | KEY_BIT(SWEEP_DURATION))
+
+/* `head`, then the further keys but those to skip, each as separator NAME joint VALUE. */
 static char *with_further_keys(const struct draft *draft, char *head, const char *separator,
-                               const char *joint)
+                               const char *joint, unsigned skip)
 {
     for (size_t key = 0; key < SWEEP_CELL_KEYS; key++) {
-        scoped_free char *text = further_text(draft, key);
+        scoped_free char *text = skip & KEY_BIT(key) ? NULL : further_text(draft, key);
         if (!text)
             continue;
         scoped_free char *shorter = head;
@@ -154,15 +198,38 @@ static char *with_further_keys(const struct draft *draft, char *head, const char
     return head;
 }
 
-static char *make_key(const struct draft *draft)
+/* "sleep/n=40/delay=10ms"; free() it. */
+static char *job_key(const struct draft *draft)
 {
     char delay[32] = "";
     if (draft->chosen[SWEEP_DELAY])
         (void)units_exact_duration(delay, sizeof delay, draft->chosen[SWEEP_DELAY]->integer);
-    char *head = memory_format("%s/n=%lld%s%s/cores=%lld", draft->entry->job,
-                               (long long)draft->chosen[SWEEP_FANOUT]->integer, delay[0] ? "/delay=" : "",
-                               delay, (long long)draft->cores);
-    return with_further_keys(draft, head, "/", "=");
+    return memory_format("%s/n=%lld%s%s", draft->entry->job, (long long)draft->chosen[SWEEP_FANOUT]->integer,
+                         delay[0] ? "/delay=" : "", delay);
+}
+
+static char *make_key(const struct draft *draft)
+{
+    scoped_free char *job = job_key(draft);
+    char *head = memory_format("%s/cores=%lld", job, (long long)draft->cores);
+    return with_further_keys(draft, head, "/", "=", 0);
+}
+
+/* What the rungs of one ladder have in common. */
+static char *series_key(const struct draft *draft)
+{
+    scoped_free char *job = job_key(draft);
+    char *head =
+        memory_format("%s/cores=%lld/%lld", job, (long long)draft->cores, (long long)window_ns(draft));
+    return with_further_keys(draft, head, "/", "=", LOAD_KEYS);
+}
+
+/* What a rate that is a part of a ceiling has in common with the ladder that finds it; cores 0: whatever they are. */
+static char *ceiling_key(const struct draft *draft, int64_t cores)
+{
+    scoped_free char *job = job_key(draft);
+    char *head = memory_format("%s/at %lld", job, (long long)cores);
+    return with_further_keys(draft, head, "/", "=", LOAD_KEYS | KEY_BIT(SWEEP_PHASE));
 }
 
 static char *make_title(const struct draft *draft)
@@ -174,7 +241,7 @@ static char *make_title(const struct draft *draft)
     (void)units_format_count(fanout, sizeof fanout, draft->chosen[SWEEP_FANOUT]->integer);
     char *head = memory_format("%s x %s%s%s, %lld %s", fanout, delay, delay[0] ? " " : "", draft->entry->job,
                                (long long)draft->cores, draft->cores == 1 ? "core" : "cores");
-    return with_further_keys(draft, head, ", ", " ");
+    return with_further_keys(draft, head, ", ", " ", 0);
 }
 
 /* ---- multiplying out ---- */
@@ -185,6 +252,8 @@ static int64_t single(const struct sweep_entry *entry, size_t key)
     return entry->keys[key] ? entry->keys[key]->at[0].integer : 0;
 }
 
+#define LONGEST_LADDER 64 /* steps: every power of two of an int64_t, and `all` */
+
 static void add_cores(int64_t *list, size_t *count, int64_t cores)
 {
     for (size_t i = 0; i < *count; i++)
@@ -192,8 +261,6 @@ static void add_cores(int64_t *list, size_t *count, int64_t cores)
             return;
     list[(*count)++] = cores;
 }
-
-#define LONGEST_LADDER 64 /* steps: every power of two of an int64_t, and `all` */
 
 /* Core counts of the entry, each once.  *ret: free() it. */
 static int resolve_cores(const struct maker *maker, const struct sweep_entry *entry, int64_t **ret,
@@ -223,14 +290,55 @@ static int resolve_cores(const struct maker *maker, const struct sweep_entry *en
     return 0;
 }
 
+/* Clients of the entry, each once. */
+struct clients {
+    int64_t count;
+    bool in_ladder, asked_for;
+};
+
+static void add_clients(struct clients *list, size_t *count, struct clients more)
+{
+    size_t i = 0;
+    while (i < *count && list[i].count != more.count)
+        i++;
+    *count += i == *count;
+    list[i].count = more.count;
+    list[i].in_ladder |= more.in_ladder;
+    list[i].asked_for |= more.asked_for;
+}
+
+/* *ret_count of them; free() it. */
+static struct clients *resolve_clients(const struct sweep_entry *entry, size_t *ret_count)
+{
+    const struct sweep_values *values = entry->keys[SWEEP_CLIENTS];
+    size_t given = values ? values->count : 0;
+    struct clients *list = memory_zeroed((given + 1) * LONGEST_LADDER, sizeof *list);
+    *ret_count = 0;
+    for (size_t i = 0; i < given; i++) {
+        const struct sweep_value *value = &values->at[i];
+        for (int64_t rung = 1; value->word && rung < value->integer; rung *= 2)
+            add_clients(list, ret_count, (struct clients){.count = rung, .in_ladder = true});
+        add_clients(list, ret_count,
+                    (struct clients){.count = value->integer,
+                                     .in_ladder = value->word != NULL,
+                                     .asked_for = !value->word});
+    }
+    if (given == 0)
+        add_clients(list, ret_count, (struct clients){.count = 1});
+    return list;
+}
+
 /* The draft with this key: a new one that takes it, or one from before. */
 static struct draft *find_draft(struct maker *maker, struct draft *draft)
 {
     draft->key = make_key(draft);
     uintptr_t number = (uintptr_t)map_get(&maker->by_key, draft->key, strlen(draft->key));
     if (number > 0) {
+        struct draft *before = &maker->drafts[number - 1];
         free(draft->key);
-        return &maker->drafts[number - 1];
+        before->in_ladder |= draft->in_ladder;
+        before->asked_for |= draft->asked_for;
+        return before;
     }
     size_t count = maker->draft_count;
     if ((count & (count - 1)) == 0) /* room doubles at every power of two */
@@ -291,16 +399,29 @@ static int check_same_effort(const struct maker *maker, const struct draft *draf
     return 0;
 }
 
+/* Keys whose values are combined; clients and cores are worked out first, arms and runtimes share a group. */
+static bool is_combined(const struct sweep_entry *entry, size_t key)
+{
+    return key != SWEEP_JOB && key != SWEEP_RUNTIMES && key != SWEEP_ARMS && key != SWEEP_CORES &&
+           key != SWEEP_CLIENTS && entry->keys[key];
+}
+
 /* Takes a combination, the number'th in the order of the keys, the last one fastest. */
-static void choose(struct draft *draft, size_t number)
+static void choose(struct draft *draft, size_t number, const struct clients *clients, size_t client_count)
 {
     for (size_t i = SWEEP_CELL_KEYS; i > 0; i--) {
         size_t key = i - 1;
         const struct sweep_values *values = draft->entry->keys[key];
-        if (key == SWEEP_JOB || key == SWEEP_RUNTIMES || key == SWEEP_ARMS || key == SWEEP_CORES || !values)
-            continue;
-        draft->chosen[key] = &values->at[number % values->count];
-        number /= values->count;
+        if (key == SWEEP_CLIENTS) {
+            const struct clients *chosen = &clients[number % client_count];
+            draft->clients = chosen->count;
+            draft->in_ladder = chosen->in_ladder;
+            draft->asked_for = chosen->asked_for;
+            number /= client_count;
+        } else if (is_combined(draft->entry, key)) {
+            draft->chosen[key] = &values->at[number % values->count];
+            number /= values->count;
+        }
     }
 }
 
@@ -308,8 +429,7 @@ static size_t combinations(const struct sweep_entry *entry)
 {
     size_t count = 1;
     for (size_t key = 0; key < SWEEP_CELL_KEYS; key++)
-        if (key != SWEEP_JOB && key != SWEEP_RUNTIMES && key != SWEEP_ARMS && key != SWEEP_CORES &&
-            entry->keys[key])
+        if (is_combined(entry, key))
             count *= entry->keys[key]->count;
     return count;
 }
@@ -317,13 +437,15 @@ static size_t combinations(const struct sweep_entry *entry)
 static int draft_entry(struct maker *maker, const struct sweep_entry *entry)
 {
     scoped_free int64_t *cores = NULL;
-    size_t core_count = 0;
+    size_t core_count = 0, client_count;
     if (resolve_cores(maker, entry, &cores, &core_count) != 0)
         return -1;
-    size_t count = combinations(entry) * core_count; /* at most 100,000 times a ladder: sweep_check */
+    scoped_free struct clients *clients = resolve_clients(entry, &client_count);
+    size_t count =
+        combinations(entry) * client_count * core_count; /* at most 100,000 times ladders: sweep_check */
     for (size_t i = 0; i < count; i++) {
         struct draft wanted = {.entry = entry, .cores = cores[i % core_count]};
-        choose(&wanted, i / core_count);
+        choose(&wanted, i / core_count, clients, client_count);
         struct draft *draft = find_draft(maker, &wanted);
         if (check_same_effort(maker, draft, entry) != 0 || add_picks(maker, draft, entry) != 0)
             return -1;
@@ -360,18 +482,29 @@ static int64_t children_ns(const struct wire_cell *spec, unsigned job_bit)
     }
 }
 
+/* Beside what it counts, a window waits for its first fan-outs and for those that are under way at its end. */
+static int64_t window_round_ns(const struct wire_cell *spec, int64_t fanout_ns, int64_t cpu_ns)
+{
+    int64_t latency_ns = times(spec->clients, cpu_ns);
+    latency_ns = latency_ns > fanout_ns ? latency_ns : fanout_ns;
+    int64_t ns = plus(spec->duration_ns, times(spec->rate_per_s > 0 ? 1 : 2, latency_ns));
+    return ns < MOST_ROUND_NS ? ns : MOST_ROUND_NS;
+}
+
 static int64_t round_ns(const struct wire_cell *spec, unsigned job_bit, const struct plan_runtime *runtime)
 {
     bool is_harness = strcmp(spec->arm, "empty") == 0;
     int64_t least = spec->calibrated ? CALIBRATED_ROUND_NS : HARNESS_NS;
     int64_t child_ns = strcmp(runtime->kind, "libuv") == 0 ? CHILD_LIBUV_NS : CHILD_PYTHON_NS;
     if (is_harness)
-        return least;
-    int64_t ns = plus(children_ns(spec, job_bit), times(spec->fanout, child_ns));
+        return spec->duration_ns > 0 ? spec->duration_ns : least;
+    int64_t cpu_ns = times(spec->fanout, child_ns), ns = plus(children_ns(spec, job_bit), cpu_ns);
     if (spec->stall.present)
         ns = plus(ns, times(spec->stall.children, spec->stall.cpu_ns));
     if (spec->timeout_ns > 0 && spec->timeout_ns < ns)
         ns = spec->timeout_ns;
+    if (spec->duration_ns > 0)
+        return window_round_ns(spec, ns, job_bit == SWEEP_JOB_CPU ? ns : cpu_ns);
     ns = ns > least ? ns : least;
     return ns < MOST_ROUND_NS ? ns : MOST_ROUND_NS;
 }
@@ -415,10 +548,17 @@ static struct wire_stall make_stall(const struct sweep_value *value)
     };
 }
 
+/* Windows begin with fan-outs that are not counted: one to throw away is enough unless somebody wants more. */
+static int64_t warmups(const struct sweep_entry *entry, bool is_window)
+{
+    return is_window && !entry->keys[SWEEP_WARMUP]->given ? 1 : single(entry, SWEEP_WARMUP);
+}
+
 static struct wire_cell make_spec(const struct draft *draft, const char *arm)
 {
     const struct sweep_value *const *chosen = draft->chosen;
-    int64_t delay_ns = integer_or(chosen[SWEEP_DELAY], 0);
+    int64_t delay_ns = integer_or(chosen[SWEEP_DELAY], 0), length_ns = window_ns(draft);
+    bool is_harness = strcmp(arm, "empty") == 0;
     struct wire_cell spec = {
         .arm = memory_text(arm),
         .job = memory_text(draft->entry->job),
@@ -426,16 +566,17 @@ static struct wire_cell make_spec(const struct draft *draft, const char *arm)
         .delay_ns = delay_ns,
         .wait = chosen[SWEEP_WAIT] ? memory_text(chosen[SWEEP_WAIT]->text)
                                    : memory_text(cell_key(SWEEP_WAIT)->fallback),
-        .clients = integer_or(chosen[SWEEP_CLIENTS], 1),
-        .phase = text_or_null(chosen[SWEEP_PHASE]),
+        .clients = draft->clients,
+        .phase = memory_text(chosen[SWEEP_PHASE] && draft->clients > 1 ? chosen[SWEEP_PHASE]->text
+                                                                       : cell_key(SWEEP_PHASE)->fallback),
         .rate_per_s = chosen[SWEEP_RATE] ? chosen[SWEEP_RATE]->number : 0,
-        .duration_ns = integer_or(chosen[SWEEP_DURATION], 0),
-        .warmup = single(draft->entry, SWEEP_WARMUP),
+        .duration_ns = is_harness && length_ns > HARNESS_WINDOW_NS ? HARNESS_WINDOW_NS : length_ns,
+        .warmup = warmups(draft->entry, length_ns > 0),
         .timeout_ns = integer_or(chosen[SWEEP_TIMEOUT], 0),
-        .calibrated = draft->entry->job_bit == SWEEP_JOB_NOOP,
+        .calibrated = draft->entry->job_bit == SWEEP_JOB_NOOP && length_ns == 0,
         .gc = text_or_null(chosen[SWEEP_GC]),
     };
-    if (strcmp(arm, "empty") != 0) { /* the harness runs no children that could fail */
+    if (!is_harness) { /* the harness runs no children that could fail */
         spec.fail = make_fail(chosen[SWEEP_FAIL], delay_ns);
         spec.stall = make_stall(chosen[SWEEP_STALL]);
     }
@@ -462,6 +603,9 @@ static void add_cell(struct plan *plan, struct plan_group *group, const struct d
         .rounds = group->blocks,
         .processes = group->processes,
         .harness = strcmp(pick.arm, "empty") == 0,
+        .series = -1,
+        .rate_factor =
+            has_rate(draft) && draft->chosen[SWEEP_RATE]->is_factor ? draft->chosen[SWEEP_RATE]->number : 0,
     };
     cell.spec.cell = plan->cell_count;
     cell.expected_ns = round_ns(&cell.spec, draft->entry->job_bit, runtime);
@@ -519,6 +663,10 @@ static void add_group(struct maker *maker, const struct draft *draft)
         .cells = memory_zeroed(draft->pick_count + (size_t)plan->runtime_count, sizeof *group->cells),
         .runtimes = memory_zeroed((size_t)plan->runtime_count, sizeof *group->runtimes),
         .cores = draft->cores,
+        .clients = draft->clients,
+        .window_ns = window_ns(draft),
+        .previous_rung = -1,
+        .is_rung = draft->in_ladder && !draft->asked_for,
         .seed = rng_next(&stream) >> 1, /* the wire carries signed integers */
     };
     set_effort(group, draft->entry);
@@ -526,6 +674,93 @@ static void add_group(struct maker *maker, const struct draft *draft)
         add_runtime(plan, group, draft, runtime);
     plan->expected_ns = plus(plan->expected_ns, group->expected_ns);
     plan->group_count++;
+}
+
+/* ---- ladders, and rates that are parts of their ceilings ---- */
+
+/* Number that stands under this text, or -1. */
+static int64_t find_number(struct map *map, const char *text)
+{
+    return (int64_t)(uintptr_t)map_get(map, text, strlen(text)) - 1;
+}
+
+static void put_number(struct map *map, const char *text, int64_t number)
+{
+    map_put(map, text, strlen(text), (void *)(uintptr_t)(number + 1)); // NOLINT
+}
+
+static char *of_cell(const struct plan_cell *cell, const char *key)
+{
+    return memory_format("%s/%s/%s", cell->runtime, cell->spec.arm, key);
+}
+
+/* The series of a rung's cell: a new one that parts of its ceiling can find, or that of the rungs before. */
+static void join_series(struct maker *maker, const struct draft *draft, struct plan_cell *cell)
+{
+    scoped_free char *key = series_key(draft);
+    scoped_free char *name = of_cell(cell, key);
+    cell->series = find_number(&maker->series, name);
+    if (cell->series >= 0)
+        return;
+    cell->series = maker->plan->series_count++;
+    put_number(&maker->series, name, cell->series);
+    for (int64_t cores = draft->cores; cores >= 0; cores = cores > 0 ? 0 : -1) {
+        scoped_free char *ceiling = ceiling_key(draft, cores);
+        scoped_free char *found_by = of_cell(cell, ceiling);
+        if (find_number(&maker->series, found_by) < 0)
+            put_number(&maker->series, found_by, cell->series);
+    }
+}
+
+/* Groups of a ladder in ascending order of clients, as they come: each has at most one that is next below it. */
+static void link_rungs(struct maker *maker)
+{
+    struct plan *plan = maker->plan;
+    for (int64_t i = 0; i < plan->group_count; i++) {
+        const struct draft *draft = &maker->drafts[i];
+        struct plan_group *group = &plan->groups[i];
+        if (!draft->in_ladder)
+            continue;
+        scoped_free char *key = series_key(draft);
+        int64_t below = find_number(&maker->rungs, key);
+        if (below >= 0 && plan->groups[below].clients < group->clients)
+            group->previous_rung = below;
+        if (below < 0 || plan->groups[below].clients < group->clients)
+            put_number(&maker->rungs, key, i);
+        for (int64_t j = 0; j < group->cell_count; j++)
+            if (!plan->cells[group->cells[j]].harness)
+                join_series(maker, draft, &plan->cells[group->cells[j]]);
+    }
+}
+
+static int find_ceiling(struct maker *maker, const struct draft *draft, struct plan_cell *cell)
+{
+    char text[320];
+    for (int64_t cores = draft->cores; cores >= 0 && cell->series<0; cores = cores> 0 ? 0 : -1) {
+        scoped_free char *ceiling = ceiling_key(draft, cores);
+        scoped_free char *found_by = of_cell(cell, ceiling);
+        cell->series = find_number(&maker->series, found_by);
+    }
+    if (cell->series >= 0)
+        return 0;
+    (void)snprintf(
+        text, sizeof text,
+        "%gx of a ceiling that is not measured here: add 'clients: ladder' for %.40s %.40s with the same "
+        "job, fanout and delay",
+        cell->rate_factor, cell->runtime, cell->spec.arm);
+    return refuse_at(maker->err, draft->chosen[SWEEP_RATE]->mark, text);
+}
+
+static int link_ceilings(struct maker *maker)
+{
+    struct plan *plan = maker->plan;
+    for (int64_t i = 0; i < plan->cell_count; i++) {
+        struct plan_cell *cell = &plan->cells[i];
+        if (cell->rate_factor > 0 && !cell->harness &&
+            find_ceiling(maker, &maker->drafts[cell->group], cell) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* ---- thresholds ---- */
@@ -631,6 +866,8 @@ static void release_drafts(struct maker *maker)
     }
     free(maker->drafts);
     map_release(&maker->by_key);
+    map_release(&maker->series);
+    map_release(&maker->rungs);
 }
 
 int plan_make(const struct sweep *sweep, int64_t workers_per_runtime, struct plan **ret, struct error *err)
@@ -640,6 +877,8 @@ int plan_make(const struct sweep *sweep, int64_t workers_per_runtime, struct pla
     struct plan *plan = memory_zeroed(1, sizeof *plan);
     struct maker maker = {.sweep = sweep, .plan = plan, .err = err};
     map_init(&maker.by_key, (uint64_t)sweep->seed);
+    map_init(&maker.series, (uint64_t)sweep->seed);
+    map_init(&maker.rungs, (uint64_t)sweep->seed);
     plan->name = memory_text(sweep->name);
     plan->seed = (uint64_t)sweep->seed;
     plan->all_cores = workers_per_runtime;
@@ -647,7 +886,8 @@ int plan_make(const struct sweep *sweep, int64_t workers_per_runtime, struct pla
     int rc = make_drafts(&maker);
     if (rc == 0) {
         make_groups(&maker);
-        rc = check_thresholds(&maker);
+        link_rungs(&maker);
+        rc = link_ceilings(&maker) != 0 ? -1 : check_thresholds(&maker);
     }
     release_drafts(&maker);
     if (rc == 0)

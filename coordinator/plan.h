@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define PLAN_SATURATED_RUNGS 2
+#define PLAN_SATURATED       0.98 /* utilization of a core that has nothing left */
+
 struct sweep; /* sweep.h */
 struct sweep_map;
 
@@ -26,6 +29,10 @@ struct plan_cell {
     int64_t processes;
     bool harness;        /* the `empty` arm of its group and runtime: measured, not reported as a cell */
     int64_t expected_ns; /* one round, as far as known beforehand */
+    /* A ladder's cells of one runtime and arm are a series: what is saturated, and the ceiling.  Of a rung: the one that it
+     * belongs to; with a rate_factor: the one whose ceiling it is a part of; else -1. */
+    int64_t series;
+    double rate_factor; /* spec.rate_per_s is this times the ceiling, once that is known; 0: it is a number */
 };
 
 /* Cells that differ only in arm or runtime; measured together, in blocks. */
@@ -39,7 +46,12 @@ struct plan_group {
     int64_t cores;
     int64_t blocks; /* of each process; process p has those from p * blocks on.  rounds: auto: the most */
     int64_t processes;
-    double precision;    /* rounds: auto goes on to it; 0: fixed rounds */
+    double precision; /* rounds: auto goes on to it; 0: fixed rounds */
+    int64_t clients;
+    int64_t window_ns;     /* length of its rounds; 0: they are no windows */
+    int64_t previous_rung; /* of its ladder: the group that must be over before; -1: none */
+    bool
+        is_rung; /* of a ladder: left out when all its series were saturated on PLAN_SATURATED_RUNGS before */
     uint64_t seed;       /* orders of its blocks */
     int64_t expected_ns; /* all blocks and warm-ups; rounds: auto: with PRECISION_FIRST_BLOCKS, the least */
 };
@@ -64,8 +76,9 @@ struct plan {
     struct plan_cell *cells;
     int64_t cell_count;     /* with the harness cells */
     int64_t reported_count; /* without them */
-    int64_t expected_ns;    /* with the time in which workers start again */
-    int64_t all_cores;      /* what `all` stood for */
+    int64_t series_count;
+    int64_t expected_ns; /* with the time in which workers start again */
+    int64_t all_cores;   /* what `all` stood for */
 };
 
 /* workers_per_runtime: what `all` stands for.  Refuses more cores than that, and more than 10^5 cells. */

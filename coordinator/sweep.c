@@ -153,6 +153,7 @@ static bool read_count(const struct reading *reading, struct sweep_value *ret)
         return refuse_later_word(reading);
     if (ret->word) {
         ret->text = memory_text(text);
+        ret->integer = key->map ? SWEEP_LADDER_CLIENTS : 0;
         return true;
     }
     bool negative = text[0] == '-';
@@ -195,6 +196,22 @@ static const char *decimal(const char *text, double *ret)
     return end;
 }
 
+#define RATE_LEAST   0.001
+#define RATE_MOST    1e7
+#define FACTOR_LEAST 0.01
+#define FACTOR_MOST  10.0
+
+static bool check_rate(const struct reading *reading, const struct sweep_value *value)
+{
+    double least = value->is_factor ? FACTOR_LEAST : RATE_LEAST,
+           most = value->is_factor ? FACTOR_MOST : RATE_MOST;
+    if (value->number >= least && value->number <= most)
+        return true;
+    sweep_mistake(reading->mistakes, reading->node->mark, "'%s' must be %s, not '%.40s'", reading->subject,
+                  value->is_factor ? "0.01x to 10x" : "0.001/s to 10M/s", reading->node->text);
+    return false;
+}
+
 static bool read_rate(const struct reading *reading, struct sweep_value *ret)
 {
     const char *why = NULL;
@@ -202,10 +219,10 @@ static bool read_rate(const struct reading *reading, struct sweep_value *ret)
     const char *rest = decimal(text, &ret->number);
     if (rest && strcmp(rest, "x") == 0 && ret->number > 0) {
         ret->is_factor = true;
-        return true;
+        return check_rate(reading, ret);
     }
     if (units_parse_rate(text, &ret->number, &why) == 0)
-        return true;
+        return check_rate(reading, ret);
     sweep_mistake(reading->mistakes, reading->node->mark, "'%s' is '%.40s': %s", reading->subject, text, why);
     return false;
 }
@@ -307,16 +324,15 @@ static void release_value(struct sweep_value *value)
     free(value->pairs.at);
 }
 
-static bool is_supported(const struct reading *reading, const struct sweep_value *value)
+/* {ladder: N}: what the first word says, with its limit. */
+static bool read_count_map(const struct reading *reading, struct sweep_value *ret)
 {
-    if (!reading->key->only)
-        return true;
-    scoped_free char *text = sweep_value_text(reading->key, value);
-    if (strcmp(text, reading->key->only) == 0)
-        return true;
-    sweep_mistake(reading->mistakes, reading->node->mark, "'%s' cannot be '%.40s' yet, only '%s'",
-                  reading->subject, text, reading->key->only);
-    return false;
+    ret->map = read_map(reading, reading->key->map);
+    if (!ret->map)
+        return false;
+    ret->word = &reading->key->words[0];
+    ret->integer = ret->map->keys[0].at[0].integer;
+    return true;
 }
 
 static bool read_value(const struct reading *reading, struct sweep_value *ret)
@@ -325,9 +341,16 @@ static bool read_value(const struct reading *reading, struct sweep_value *ret)
     enum sweep_type type = reading->key->type;
     struct sweep_value value = {.mark = node->mark};
     bool structured = type == SWEEP_TYPE_MAP || type == SWEEP_TYPE_PAIRS;
+    bool count_map = type == SWEEP_TYPE_COUNT && reading->key->map && node->kind == SWEEP_NODE_MAP;
+    if (count_map && !read_count_map(reading, &value))
+        return false;
+    if (count_map) {
+        *ret = value;
+        return true;
+    }
     if (node->kind == SWEEP_NODE_BAD || is_null(node) || (node->kind != SWEEP_NODE_SCALAR && !structured))
         return refuse_kind(reading);
-    if (!readers[type](reading, &value) || !is_supported(reading, &value)) {
+    if (!readers[type](reading, &value)) {
         release_value(&value);
         return false;
     }

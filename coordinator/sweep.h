@@ -29,7 +29,7 @@
 struct sweep_value {
     struct sweep_mark mark;
     const struct sweep_word *word; /* word of the table, also of a count (`all`); NULL for another value */
-    int64_t integer;               /* count, duration in ns, flag */
+    int64_t integer;               /* count, duration in ns, flag; of a ladder of clients: where it ends */
     double number;                 /* rate, fraction, number */
     bool is_factor;                /* a rate that is a part of the measured ceiling */
     char *text;                    /* word, name or text as written */

@@ -103,7 +103,9 @@ char *sweep_value_text(const struct sweep_key *key, const struct sweep_value *va
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return memory_text("");
-    if (value->word)
+    if (value->word && value->map)
+        print_map(out, value->map);
+    else if (value->word)
         (void)fputs(value->word->name, out);
     else
         print_value(out, key, value);
@@ -139,13 +141,13 @@ static json_t *value_json(const struct sweep_key *key, const struct sweep_value 
     scoped_free char *text = NULL;
     if (value->text)
         return json_string(value->text);
+    if (value->map)
+        return map_json(value->map);
     switch (key->type) {
     case SWEEP_TYPE_COUNT:
         return json_integer(value->integer);
     case SWEEP_TYPE_FLAG:
         return json_boolean(value->integer);
-    case SWEEP_TYPE_MAP:
-        return map_json(value->map);
     case SWEEP_TYPE_PAIRS:
         return pairs_json(&value->pairs);
     case SWEEP_TYPE_RATE:

@@ -80,6 +80,7 @@ struct checker {
     struct sweep_mistakes *mistakes;
     unsigned jobs_seen; /* bits of all jobs in the sweep */
     bool goes_on;       /* some entry has rounds: auto */
+    unsigned used;      /* bits of the keys of windows that some entry can use */
     int64_t cells;
 };
 
@@ -221,6 +222,95 @@ static void check_effort(struct checker *checker, struct sweep_entry *entry, con
         entry->keys[SWEEP_PRECISION] = NULL;
 }
 
+/* ---- windows ---- */
+
+#define MOST_CHILDREN 10000000 /* at the same time, of all clients of a core */
+
+static bool is_given(const struct sweep_entry *entry, enum sweep_cell_key key)
+{
+    return entry->keys[key] && entry->keys[key]->given;
+}
+
+/* The most concurrent fan-outs that the entry asks for. */
+static int64_t most_clients(const struct sweep_entry *entry)
+{
+    struct sweep_values clients = values_of(entry, SWEEP_CLIENTS);
+    int64_t most = 1;
+    for (size_t i = 0; i < clients.count; i++)
+        most = clients.at[i].integer > most ? clients.at[i].integer : most;
+    return most;
+}
+
+/* A key that says nothing about this entry: a mistake where it stands in it, left alone where it comes from the top. */
+static void drop_useless(struct checker *checker, struct sweep_entry *entry, const struct sweep_map *map,
+                         enum sweep_cell_key key, bool is_of_use, const char *needs)
+{
+    if (is_of_use) {
+        checker->used |= 1u << key;
+        return;
+    }
+    if (map != checker->sweep->top && map->keys[key].given && !map->flawed && !checker->sweep->top->flawed)
+        sweep_mistake(checker->mistakes, map->keys[key].mark, "'%s' is of no use without %s",
+                      sweep_top_type.keys[key].name, needs);
+    entry->keys[key] = NULL;
+}
+
+static const struct {
+    enum sweep_cell_key key;
+    const char *needs;
+} window_keys[] = {
+    {SWEEP_PHASE, "'clients' above 1"},
+    {SWEEP_ARRIVALS, "'rate'"},
+    {SWEEP_DURATION, "'clients' or 'rate': it is the length of their windows"},
+};
+
+static void check_rates(struct checker *checker, const struct sweep_entry *entry)
+{
+    char window[32];
+    struct sweep_values rates = values_of(entry, SWEEP_RATE), durations = values_of(entry, SWEEP_DURATION);
+    int64_t window_ns = durations.count > 0 ? least_of(durations) : SWEEP_WINDOW_NS;
+    if (rates.count > 0 && most_clients(entry) > 1)
+        sweep_mistake(checker->mistakes, rates.mark,
+                      "'rate' starts fan-outs whatever is under way, 'clients' above 1 wait for theirs: "
+                      "an entry has one of them");
+    for (size_t i = 0; i < rates.count; i++)
+        if (!rates.at[i].is_factor && rates.at[i].number * (double)window_ns < 1e9)
+            sweep_mistake(checker->mistakes, rates.at[i].mark,
+                          "'rate' is %g/s: less than one fan-out in a window of %s", rates.at[i].number,
+                          units_exact_duration(window, sizeof window, window_ns));
+}
+
+static void check_windows(struct checker *checker, struct sweep_entry *entry, const struct sweep_map *map)
+{
+    char children[32];
+    char limit[32];
+    bool has_rate = values_of(entry, SWEEP_RATE).count > 0;
+    int64_t clients = most_clients(entry), fanout = 1;
+    struct sweep_values fanouts = values_of(entry, SWEEP_FANOUT);
+    const bool of_use[] = {clients > 1, has_rate, has_rate || is_given(entry, SWEEP_CLIENTS)};
+    check_rates(checker, entry);
+    for (size_t i = 0; i < sizeof window_keys / sizeof *window_keys; i++)
+        drop_useless(checker, entry, map, window_keys[i].key, of_use[i], window_keys[i].needs);
+    for (size_t i = 0; i < fanouts.count; i++)
+        fanout = fanouts.at[i].integer > fanout ? fanouts.at[i].integer : fanout;
+    if (clients > 1 && clients * fanout > MOST_CHILDREN)
+        sweep_mistake(checker->mistakes, values_of(entry, SWEEP_CLIENTS).mark,
+                      "'clients' x 'fanout' is %s children at the same time: at most %s",
+                      units_format_count(children, sizeof children, clients * fanout),
+                      units_format_count(limit, sizeof limit, MOST_CHILDREN));
+}
+
+/* As a default for all entries a key must be of use to one of them. */
+static void check_window_defaults(struct checker *checker)
+{
+    const struct sweep_map *top = checker->sweep->top;
+    for (size_t i = 0; i < sizeof window_keys / sizeof *window_keys; i++)
+        if (top->keys[window_keys[i].key].given && !(checker->used >> window_keys[i].key & 1) && !top->flawed)
+            sweep_mistake(checker->mistakes, top->keys[window_keys[i].key].mark,
+                          "'%s' is of no use without %s", sweep_top_type.keys[window_keys[i].key].name,
+                          window_keys[i].needs);
+}
+
 /* Cells of an entry before anything is expanded; `ladder` counts as one here, plan_make knows better. */
 static int64_t count_cells(const struct sweep_entry *entry)
 {
@@ -285,6 +375,7 @@ static void add_entry(struct checker *checker, const struct sweep_map *map, cons
     check_runtimes(checker, &entry);
     check_failures(checker, &entry);
     check_effort(checker, &entry, map);
+    check_windows(checker, &entry, map);
     add_cells(checker, &entry);
     size_t count = sweep->entry_count;
     if ((count & (count - 1)) == 0) /* room doubles at every power of two */
@@ -375,5 +466,6 @@ int sweep_check(struct sweep *sweep, struct sweep_mistakes *mistakes)
         check_fit(&checker, sweep->top, checker.jobs_seen, "any job of the sweep");
     check_labels(&checker);
     check_precision(&checker);
+    check_window_defaults(&checker);
     return mistakes->count > before ? -1 : 0;
 }

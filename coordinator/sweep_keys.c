@@ -29,9 +29,10 @@ static const struct sweep_word runtime_words[] = {
 
 static const struct sweep_word core_words[] = {{.name = "all"}, {.name = "ladder"}, {.name = NULL}};
 static const struct sweep_word expect_core_words[] = {{.name = "all"}, {.name = NULL}};
-static const struct sweep_word client_words[] = {{.name = "ladder", .later = true}, {.name = NULL}};
+static const struct sweep_word client_words[] = {{.name = "ladder"}, {.name = NULL}};
 static const struct sweep_word round_words[] = {{.name = "auto"}, {.name = NULL}};
 static const struct sweep_word phase_words[] = {{.name = "together"}, {.name = "staggered"}, {.name = NULL}};
+static const struct sweep_word arrival_words[] = {{.name = "poisson"}, {.name = "fixed"}, {.name = NULL}};
 static const struct sweep_word wait_words[] = {{.name = "timerfd"}, {.name = "uv_timer"}, {.name = NULL}};
 static const struct sweep_word gc_words[] = {
     {.name = "on"}, {.name = "off"}, {.name = "freeze"}, {.name = NULL}};
@@ -134,6 +135,15 @@ static const struct sweep_key stall_keys[] = {
                          .most = HOUR_NS},
 };
 
+static const struct sweep_key ladder_keys[] = {
+    [SWEEP_LADDER_MOST] = {.name = "ladder",
+                           .help = "1, 2, 4, ... up to this many, or until two rungs were saturated",
+                           .type = SWEEP_TYPE_COUNT,
+                           .required = true,
+                           .least = 2,
+                           .most = SWEEP_MAX_CLIENTS},
+};
+
 static const struct sweep_key expect_keys[] = {
     [SWEEP_EXPECT_JOB] = {.name = "job", .help = "kind of the job", .type = SWEEP_TYPE_NAME, .list = true},
     [SWEEP_EXPECT_FANOUT] = {.name = "fanout",
@@ -159,7 +169,7 @@ static const struct sweep_key expect_keys[] = {
                               .type = SWEEP_TYPE_COUNT,
                               .list = true,
                               .least = 1,
-                              .most = 65536},
+                              .most = SWEEP_MAX_CLIENTS},
     [SWEEP_EXPECT_WAIT] =
         {.name = "wait", .help = "timer source", .type = SWEEP_TYPE_WORD, .list = true, .words = wait_words},
     [SWEEP_EXPECT_GC] =
@@ -226,23 +236,23 @@ static const struct sweep_key top_keys[] = {
                     .fallback = "[sequential, gather, taskgroup]",
                     .words = arm_words},
     [SWEEP_CLIENTS] = {.name = "clients",
-                       .help = "concurrent fan-outs per core, closed loop",
+                       .help =
+                           "concurrent fan-outs per core, closed loop; ladder = 1, 2, 4, ... until saturated",
                        .type = SWEEP_TYPE_COUNT,
                        .list = true,
                        .identity = true,
-                       .only = "1",
                        .jobs = SWEEP_JOB_ALL,
                        .fallback = "1",
-                       .wants = "a whole number or 'ladder'",
+                       .wants = "a whole number, 'ladder' or {ladder: N}",
                        .least = 1,
-                       .most = 65536,
-                       .words = client_words},
+                       .most = SWEEP_MAX_CLIENTS,
+                       .words = client_words,
+                       .map = &sweep_ladder_type},
     [SWEEP_PHASE] = {.name = "phase",
                      .help = "clients start together, or spread over a delay",
                      .type = SWEEP_TYPE_WORD,
                      .list = true,
                      .identity = true,
-                     .only = "together",
                      .jobs = SWEEP_JOB_ALL,
                      .fallback = "together",
                      .words = phase_words},
@@ -251,14 +261,20 @@ static const struct sweep_key top_keys[] = {
                     .type = SWEEP_TYPE_RATE,
                     .list = true,
                     .identity = true,
-                    .later = true,
                     .jobs = SWEEP_JOB_ALL},
+    [SWEEP_ARRIVALS] = {.name = "arrivals",
+                        .help = "how the starts of 'rate' are spread",
+                        .type = SWEEP_TYPE_WORD,
+                        .list = true,
+                        .identity = true,
+                        .jobs = SWEEP_JOB_ALL,
+                        .fallback = "poisson",
+                        .words = arrival_words},
     [SWEEP_DURATION] = {.name = "duration",
-                        .help = "length of a window",
+                        .help = "length of a window of 'clients' or 'rate'; 2s when left out",
                         .type = SWEEP_TYPE_DURATION,
                         .list = true,
                         .identity = true,
-                        .later = true,
                         .jobs = SWEEP_JOB_ALL,
                         .least = NS_PER_MS,
                         .most = HOUR_NS},
@@ -374,6 +390,7 @@ const struct sweep_map_type sweep_job_type = MAP_TYPE("a job", job_keys, SWEEP_J
 const struct sweep_map_type sweep_runtime_type = MAP_TYPE("a runtime", runtime_keys, SWEEP_RUNTIME_KIND);
 const struct sweep_map_type sweep_fail_type = MAP_TYPE("'fail'", fail_keys, NO_SHORTHAND);
 const struct sweep_map_type sweep_stall_type = MAP_TYPE("'stall'", stall_keys, NO_SHORTHAND);
+const struct sweep_map_type sweep_ladder_type = MAP_TYPE("a ladder", ladder_keys, NO_SHORTHAND);
 const struct sweep_map_type sweep_expect_type = MAP_TYPE("a threshold", expect_keys, NO_SHORTHAND);
 
 const struct sweep_word *sweep_find_word(const struct sweep_word *words, const char *name)

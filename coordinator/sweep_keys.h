@@ -10,11 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SWEEP_MAX_CLIENTS    65536
+#define SWEEP_LADDER_CLIENTS 1024         /* where a ladder ends at the latest, unless it says so itself */
+#define SWEEP_WINDOW_NS      2000000000LL /* length of a window, unless told */
+
 enum sweep_type {
     SWEEP_TYPE_WORD,     /* one of `words` */
     SWEEP_TYPE_NAME,     /* letters, digits, '.', '_', '+', '-'; at most 64 */
     SWEEP_TYPE_TEXT,     /* any text */
-    SWEEP_TYPE_COUNT,    /* whole number, or one of `words` */
+    SWEEP_TYPE_COUNT,    /* whole number, or one of `words`, or a `map` that stands for the first of them */
     SWEEP_TYPE_DURATION, /* number and unit, kept in ns */
     SWEEP_TYPE_RATE,     /* events per second, or a factor like 0.5x, kept as number */
     SWEEP_TYPE_FRACTION, /* 0.1 or 10% */
@@ -53,7 +57,6 @@ struct sweep_key {
     bool required;                  /* in every map of its kind (keys of cells: see needed_by) */
     bool later;                     /* known, but not built into this version */
     bool open;                      /* a word beside `words` is kept as text: another rule decides upon it */
-    const char *only;               /* the only value that this version supports, NULL = all */
     const char *fallback;           /* default, as YAML; NULL = none */
     const char *wants;              /* what the value must be, for messages; NULL = by type */
     unsigned jobs;                  /* jobs that it fits; 0 = not a matter of jobs */
@@ -81,6 +84,7 @@ enum sweep_cell_key {
     SWEEP_CLIENTS,
     SWEEP_PHASE,
     SWEEP_RATE,
+    SWEEP_ARRIVALS,
     SWEEP_DURATION,
     SWEEP_WAIT,
     SWEEP_FAIL,
@@ -125,6 +129,8 @@ enum {
 
 enum { SWEEP_STALL_CHILDREN, SWEEP_STALL_CPU, SWEEP_STALL_KEYS };
 
+enum { SWEEP_LADDER_MOST, SWEEP_LADDER_KEYS };
+
 /* Of a threshold: selectors (all that are given must match; several values: any of them), then the bound. */
 enum {
     SWEEP_EXPECT_JOB,
@@ -143,7 +149,7 @@ enum {
 };
 
 extern const struct sweep_map_type sweep_top_type, sweep_entry_type, sweep_job_type, sweep_runtime_type,
-    sweep_fail_type, sweep_stall_type, sweep_expect_type;
+    sweep_fail_type, sweep_stall_type, sweep_ladder_type, sweep_expect_type;
 
 /* The word of this name, or NULL. */
 const struct sweep_word *sweep_find_word(const struct sweep_word *words, const char *name);
