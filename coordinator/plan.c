@@ -241,7 +241,12 @@ static char *make_title(const struct draft *draft)
     (void)units_format_count(fanout, sizeof fanout, draft->chosen[SWEEP_FANOUT]->integer);
     char *head = memory_format("%s x %s%s%s, %lld %s", fanout, delay, delay[0] ? " " : "", draft->entry->job,
                                (long long)draft->cores, draft->cores == 1 ? "core" : "cores");
-    return with_further_keys(draft, head, ", ", " ", 0);
+    char *title = with_further_keys(draft, head, ", ", " ", 0);
+    for (char *slash; (slash = strstr(title, "%2f"));) { /* "1000%2fs" */
+        *slash = '/';
+        memmove(slash + 1, slash + 3, strlen(slash + 3) + 1);
+    }
+    return title;
 }
 
 /* ---- multiplying out ---- */
@@ -378,8 +383,9 @@ static int add_picks(struct maker *maker, struct draft *draft, const struct swee
 static char *effort_text(const struct sweep_entry *entry, size_t key)
 {
     const struct sweep_values *values = entry->keys[key];
+    const char *fallback = cell_key(key)->fallback;
     return values && values->count > 0 ? sweep_value_text(cell_key(key), &values->at[0])
-                                       : memory_text("left out");
+                                       : memory_text(fallback ? fallback : "left out");
 }
 
 static int check_same_effort(const struct maker *maker, const struct draft *draft,
@@ -487,7 +493,7 @@ static int64_t window_round_ns(const struct wire_cell *spec, int64_t fanout_ns, 
 {
     int64_t latency_ns = times(spec->clients, cpu_ns);
     latency_ns = latency_ns > fanout_ns ? latency_ns : fanout_ns;
-    int64_t ns = plus(spec->duration_ns, times(spec->rate_per_s > 0 ? 1 : 2, latency_ns));
+    int64_t ns = plus(spec->duration_ns, times(2, latency_ns));
     return ns < MOST_ROUND_NS ? ns : MOST_ROUND_NS;
 }
 
@@ -551,7 +557,9 @@ static struct wire_stall make_stall(const struct sweep_value *value)
 /* Windows begin with fan-outs that are not counted: one to throw away is enough unless somebody wants more. */
 static int64_t warmups(const struct sweep_entry *entry, bool is_window)
 {
-    return is_window && !entry->keys[SWEEP_WARMUP]->given ? 1 : single(entry, SWEEP_WARMUP);
+    if (entry->keys[SWEEP_WARMUP])
+        return single(entry, SWEEP_WARMUP);
+    return is_window ? 1 : strtoll(cell_key(SWEEP_WARMUP)->fallback, NULL, 10);
 }
 
 static struct wire_cell make_spec(const struct draft *draft, const char *arm)
@@ -569,7 +577,7 @@ static struct wire_cell make_spec(const struct draft *draft, const char *arm)
         .clients = draft->clients,
         .phase = memory_text(chosen[SWEEP_PHASE] && draft->clients > 1 ? chosen[SWEEP_PHASE]->text
                                                                        : cell_key(SWEEP_PHASE)->fallback),
-        .rate_per_s = chosen[SWEEP_RATE] ? chosen[SWEEP_RATE]->number : 0,
+        .rate_per_s = has_rate(draft) && !chosen[SWEEP_RATE]->is_factor ? chosen[SWEEP_RATE]->number : 0,
         .duration_ns = is_harness && length_ns > HARNESS_WINDOW_NS ? HARNESS_WINDOW_NS : length_ns,
         .warmup = warmups(draft->entry, length_ns > 0),
         .timeout_ns = integer_or(chosen[SWEEP_TIMEOUT], 0),
@@ -712,21 +720,30 @@ static void join_series(struct maker *maker, const struct draft *draft, struct p
     }
 }
 
-/* Groups of a ladder in ascending order of clients, as they come: each has at most one that is next below it. */
+static int by_clients(const void *a, const void *b)
+{
+    const struct plan_group *x = *(const struct plan_group *const *)a,
+                            *y = *(const struct plan_group *const *)b;
+    int order = (x->clients > y->clients) - (x->clients < y->clients);
+    return order ? order : (x->number > y->number) - (x->number < y->number);
+}
+
+/* From the least clients up, each rung knows the one below it; no ladder has two rungs of as many clients. */
 static void link_rungs(struct maker *maker)
 {
     struct plan *plan = maker->plan;
-    for (int64_t i = 0; i < plan->group_count; i++) {
-        const struct draft *draft = &maker->drafts[i];
-        struct plan_group *group = &plan->groups[i];
-        if (!draft->in_ladder)
-            continue;
+    scoped_free struct plan_group **order = memory_zeroed((size_t)plan->group_count + 1, sizeof *order);
+    size_t count = 0;
+    for (int64_t i = 0; i < plan->group_count; i++)
+        if (maker->drafts[i].in_ladder)
+            order[count++] = &plan->groups[i];
+    qsort(order, count, sizeof *order, by_clients);
+    for (size_t i = 0; i < count; i++) {
+        struct plan_group *group = order[i];
+        const struct draft *draft = &maker->drafts[group->number];
         scoped_free char *key = series_key(draft);
-        int64_t below = find_number(&maker->rungs, key);
-        if (below >= 0 && plan->groups[below].clients < group->clients)
-            group->previous_rung = below;
-        if (below < 0 || plan->groups[below].clients < group->clients)
-            put_number(&maker->rungs, key, i);
+        group->previous_rung = find_number(&maker->rungs, key);
+        put_number(&maker->rungs, key, group->number);
         for (int64_t j = 0; j < group->cell_count; j++)
             if (!plan->cells[group->cells[j]].harness)
                 join_series(maker, draft, &plan->cells[group->cells[j]]);

@@ -54,9 +54,10 @@ struct sweep_map {
 /* A matrix entry with one job: its own keys over those of the top over the defaults. */
 struct sweep_entry {
     struct sweep_mark mark;
-    const char *job;                                  /* kind */
-    unsigned job_bit;                                 /* SWEEP_JOB_... */
-    const struct sweep_values *keys[SWEEP_CELL_KEYS]; /* NULL: no value, or nothing for this job */
+    const char *job;  /* kind */
+    unsigned job_bit; /* SWEEP_JOB_... */
+    const struct sweep_values
+        *keys[SWEEP_CELL_KEYS]; /* NULL: no value, nothing for this job, or (warmup) the plan's choice */
 };
 
 struct sweep {

@@ -241,6 +241,16 @@ static int64_t most_clients(const struct sweep_entry *entry)
     return most;
 }
 
+/* Together is what one client does anyway. */
+static bool is_harmless(const struct sweep_entry *entry, enum sweep_cell_key key)
+{
+    struct sweep_values values = values_of(entry, key);
+    for (size_t i = 0; i < values.count; i++)
+        if (key != SWEEP_PHASE || strcmp(values.at[i].text, "together") != 0)
+            return false;
+    return true;
+}
+
 /* A key that says nothing about this entry: a mistake where it stands in it, left alone where it comes from the top. */
 static void drop_useless(struct checker *checker, struct sweep_entry *entry, const struct sweep_map *map,
                          enum sweep_cell_key key, bool is_of_use, const char *needs)
@@ -249,7 +259,8 @@ static void drop_useless(struct checker *checker, struct sweep_entry *entry, con
         checker->used |= 1u << key;
         return;
     }
-    if (map != checker->sweep->top && map->keys[key].given && !map->flawed && !checker->sweep->top->flawed)
+    if (!is_harmless(entry, key) && map != checker->sweep->top && map->keys[key].given && !map->flawed &&
+        !checker->sweep->top->flawed)
         sweep_mistake(checker->mistakes, map->keys[key].mark, "'%s' is of no use without %s",
                       sweep_top_type.keys[key].name, needs);
     entry->keys[key] = NULL;
@@ -291,6 +302,8 @@ static void check_windows(struct checker *checker, struct sweep_entry *entry, co
     check_rates(checker, entry);
     for (size_t i = 0; i < sizeof window_keys / sizeof *window_keys; i++)
         drop_useless(checker, entry, map, window_keys[i].key, of_use[i], window_keys[i].needs);
+    if ((clients > 1 || has_rate || is_given(entry, SWEEP_DURATION)) && !is_given(entry, SWEEP_WARMUP))
+        entry->keys[SWEEP_WARMUP] = NULL; /* windows need less of it than plain rounds */
     for (size_t i = 0; i < fanouts.count; i++)
         fanout = fanouts.at[i].integer > fanout ? fanouts.at[i].integer : fanout;
     if (clients > 1 && clients * fanout > MOST_CHILDREN)
@@ -304,8 +317,12 @@ static void check_windows(struct checker *checker, struct sweep_entry *entry, co
 static void check_window_defaults(struct checker *checker)
 {
     const struct sweep_map *top = checker->sweep->top;
+    struct sweep_entry as_top = {.mark = top->mark};
+    for (size_t key = 0; key < SWEEP_CELL_KEYS; key++)
+        as_top.keys[key] = &top->keys[key];
     for (size_t i = 0; i < sizeof window_keys / sizeof *window_keys; i++)
-        if (top->keys[window_keys[i].key].given && !(checker->used >> window_keys[i].key & 1) && !top->flawed)
+        if (top->keys[window_keys[i].key].given && !(checker->used >> window_keys[i].key & 1) &&
+            !top->flawed && !is_harmless(&as_top, window_keys[i].key))
             sweep_mistake(checker->mistakes, top->keys[window_keys[i].key].mark,
                           "'%s' is of no use without %s", sweep_top_type.keys[window_keys[i].key].name,
                           window_keys[i].needs);

@@ -113,6 +113,131 @@ static void test_numbers_and_order(void **state)
     plan_free(plan);
 }
 
+/* Every rung of a ladder is a window, and knows the one below it. */
+static void test_ladders(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        int64_t clients, window_ns;
+    } groups[] = {
+        {"cores=1/duration=2s", 1, 2000000000}, {"cores=1/clients=2", 2, 2000000000},
+        {"cores=1/clients=4", 4, 2000000000},   {"cores=1/clients=8", 8, 2000000000},
+        {"cores=1/clients=10", 10, 2000000000},
+    };
+    struct plan *plan =
+        plan_of("{job: sleep, delay: 5ms, fanout: 3, arms: [gather], clients: {ladder: 10}}", 1);
+    assert_int_equal(plan->group_count, 5);
+    assert_int_equal(plan->series_count, 1);
+    for (int64_t i = 0; i < 5; i++) {
+        const struct plan_group *group = &plan->groups[i];
+        scoped_free char *id = memory_format("libuv/gather/sleep/n=3/delay=5ms/%s", groups[i].key);
+        const struct plan_cell *cell = &plan->cells[group->cells[0]],
+                               *harness = &plan->cells[group->cells[1]];
+        assert_string_equal(cell->id, id);
+        assert_int_equal(cell->spec.clients, groups[i].clients);
+        assert_int_equal(cell->spec.duration_ns, groups[i].window_ns);
+        assert_int_equal(cell->spec.warmup, 1);
+        assert_int_equal(cell->series, 0);
+        assert_int_equal(harness->series, -1);
+        assert_int_equal(harness->spec.duration_ns, 100000000); /* nothing in it takes long */
+        assert_int_equal(group->clients, groups[i].clients);
+        assert_int_equal(group->window_ns, groups[i].window_ns);
+        assert_int_equal(group->previous_rung, i - 1);
+        assert_true(group->is_rung);
+        assert_true(group->expected_ns > 10 * 2000000000LL); /* 9 rounds and a warm-up */
+    }
+    plan_free(plan);
+}
+
+/* Clients that are asked for by number are measured whatever the rungs below show; the order of the file is kept. */
+static void test_rungs_that_are_asked_for(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_of("{job: noop, fanout: 3, arms: [gather], clients: [4, {ladder: 8}]}", 1);
+    static const int64_t clients[] = {4, 1, 2, 8}, below[] = {2, -1, 1, 0};
+    assert_int_equal(plan->group_count, 4);
+    for (int64_t i = 0; i < 4; i++) {
+        assert_int_equal(plan->groups[i].clients, clients[i]);
+        assert_int_equal(plan->groups[i].previous_rung, below[i]);
+        assert_int_equal(plan->groups[i].is_rung, i != 0);
+    }
+    plan_free(plan);
+}
+
+static void test_plain_rounds_stay_what_they_were(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_of("{job: noop, fanout: 3, arms: [gather], clients: [1, 2]}", 1);
+    const struct plan_cell *one = cell_named(plan, "libuv/gather/noop/n=3/cores=1"),
+                           *two = cell_named(plan, "libuv/gather/noop/n=3/cores=1/clients=2");
+    assert_int_equal(one->spec.duration_ns, 0);
+    assert_true(one->spec.calibrated);
+    assert_int_equal(one->spec.warmup, 2);
+    assert_int_equal(two->spec.duration_ns, 2000000000);
+    assert_false(two->spec.calibrated);
+    assert_int_equal(two->series, -1);
+    assert_false(plan->groups[two->group].is_rung);
+    plan_free(plan);
+}
+
+/* One client has no phase: it is one cell, not two. */
+static void test_phases(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_of("{job: sleep, fanout: 3, delay: 1ms, arms: [gather], clients: [1, 2], "
+                                "duration: 1s, phase: [together, staggered]}",
+                                1);
+    assert_int_equal(plan->group_count, 3);
+    const char *const ids[] = {
+        "libuv/gather/sleep/n=3/delay=1ms/cores=1/duration=1s",
+        "libuv/gather/sleep/n=3/delay=1ms/cores=1/clients=2/duration=1s",
+        "libuv/gather/sleep/n=3/delay=1ms/cores=1/clients=2/phase=staggered/duration=1s"};
+    const char *const phases[] = {"together", "together", "staggered"};
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(cell_named(plan, ids[i])->spec.phase, phases[i]);
+    plan_free(plan);
+}
+
+/* A part of a ceiling finds the ladder of its own arm, on as many cores where there is one. */
+static void test_parts_of_ceilings(void **state)
+{
+    (void)state;
+    struct plan *plan =
+        plan_of("job: sleep\nfanout: 3\ndelay: 1ms\nmatrix:\n"
+                "- {rate: [0.5x, 20/s], cores: [1, 2, 4], arms: [gather, tasks]}\n"
+                "- {clients: {ladder: 2}, cores: [1, 2], arms: [tasks, gather, sequential]}\n",
+                4);
+    for (int64_t cores = 1; cores <= 4; cores *= 2) {
+        scoped_free char *tail = memory_format("sleep/n=3/delay=1ms/cores=%lld", (long long)cores);
+        scoped_free char *part = memory_format("libuv/gather/%s/rate=0.5x", tail);
+        scoped_free char *number = memory_format("libuv/gather/%s/rate=20%%2fs", tail);
+        scoped_free char *rung =
+            memory_format("libuv/gather/sleep/n=3/delay=1ms/cores=%d/clients=2", cores == 2 ? 2 : 1);
+        const struct plan_cell *cell = cell_named(plan, part);
+        assert_true(cell->rate_factor > 0.499 && cell->rate_factor < 0.501);
+        assert_true(cell->spec.rate_per_s <= 0); /* not known yet */
+        assert_true(cell->series >= 0);
+        assert_int_equal(cell->series, cell_named(plan, rung)->series);
+        assert_int_equal(cell->spec.clients, 1);
+        assert_int_equal(cell->spec.duration_ns, 2000000000);
+        assert_int_equal(cell_named(plan, number)->series, -1);
+        assert_true(cell_named(plan, number)->spec.rate_per_s > 19.9);
+    }
+    assert_int_equal(plan->series_count, 6);
+    plan_free(plan);
+    check_refused(
+        "job: sleep\nfanout: 3\ndelay: 1ms\nmatrix:\n- {rate: 0.5x, arms: [gather, tasks]}\n"
+        "- {clients: ladder, arms: [gather]}\n",
+        1,
+        "a.yaml:5:10: 0.5x of a ceiling that is not measured here: add 'clients: ladder' for libuv tasks "
+        "with the same job, fanout and delay");
+    check_refused("job: sleep\ndelay: 1ms\nmatrix: [{rate: 0.5x, fanout: 3}, {clients: ladder, fanout: 4}]\n",
+                  1,
+                  "a.yaml:3:17: 0.5x of a ceiling that is not measured here: add 'clients: ladder' for libuv "
+                  "sequential with the same job, fanout and delay");
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -453,6 +578,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lab),
         cmocka_unit_test(test_numbers_and_order),
+        cmocka_unit_test(test_ladders),
+        cmocka_unit_test(test_rungs_that_are_asked_for),
+        cmocka_unit_test(test_plain_rounds_stay_what_they_were),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_parts_of_ceilings),
         cmocka_unit_test(test_ids_are_unique),
         cmocka_unit_test(test_entries_that_meet_share_a_group),
         cmocka_unit_test(test_equal_input_gives_equal_plans),

@@ -201,14 +201,82 @@ static void test_what_later_versions_will_know(void **state)
     static const struct bad table[] = {
         {"job: tcp\nfanout: 2\n", "a.yaml:1:6: 'job' cannot be 'tcp' yet, only noop, sleep, cpu"},
         {"job: {kind: http}\nfanout: 2\n", "a.yaml:1:13: 'kind' cannot be 'http' yet, only noop, sleep, cpu"},
-        {NOOP "clients: 4\n", "a.yaml:3:10: 'clients' cannot be '4' yet, only '1'"},
-        {NOOP "clients: ladder\n", "a.yaml:3:10: 'clients' cannot be 'ladder' yet, only a whole number"},
-        {NOOP "clients: 65537\n", "a.yaml:3:10: 'clients' must be 1 to 65,536, not '65537'"},
-        {NOOP "phase: staggered\n", "a.yaml:3:8: 'phase' cannot be 'staggered' yet, only 'together'"},
-        {NOOP "rate: 1000/s\n", "a.yaml:3:1: 'rate' is not supported yet"},
-        {NOOP "duration: 2s\n", "a.yaml:3:1: 'duration' is not supported yet"},
     };
     CHECK_BAD(table);
+}
+
+static void test_windows_that_cannot_be(void **state)
+{
+    (void)state;
+    static const struct bad table[] = {
+        {NOOP "clients: 65537\n", "a.yaml:3:10: 'clients' must be 1 to 65,536, not '65537'"},
+        {NOOP "clients: {ladder: 65537}\n", "a.yaml:3:19: 'ladder' must be 2 to 65,536, not '65537'"},
+        {NOOP "clients: {ladder: 1}\n", "a.yaml:3:19: 'ladder' must be 2 to 65,536, not '1'"},
+        {NOOP "clients: [2, {ladder: never}]\n", "a.yaml:3:23: 'ladder' must be a whole number, not 'never'"},
+        {NOOP "clients: {laddr: 8}\n", "a.yaml:3:10: a ladder needs 'ladder'\n"
+                                       "a.yaml:3:11: unknown key 'laddr', did you mean 'ladder'?"},
+        {NOOP "clients: leiter\n",
+         "a.yaml:3:10: 'clients' must be a whole number, 'ladder' or {ladder: N}, not 'leiter'"},
+        {NOOP "cores: {ladder: 4}\n",
+         "a.yaml:3:8: 'cores' must be a whole number, 'all' or 'ladder', not a map"},
+        {NOOP "rate: 0/s\n", "a.yaml:3:7: 'rate' is '0/s': a rate is above 0"},
+        {NOOP "rate: 1000000M/s\n", "a.yaml:3:7: 'rate' must be 0.001/s to 10M/s, not '1000000M/s'"},
+        {NOOP "rate: 1e12/s\n", "a.yaml:3:7: 'rate' is '1e12/s': a rate ends in /s (write it like 1000/s)"},
+        {NOOP "rate: 0.001x\n", "a.yaml:3:7: 'rate' must be 0.01x to 10x, not '0.001x'"},
+        {NOOP "rate: 0.4/s\n", "a.yaml:3:7: 'rate' is 0.4/s: less than one fan-out in a window of 2s"},
+        {NOOP "rate: [9/s, 11/s]\nduration: 100ms\n",
+         "a.yaml:3:8: 'rate' is 9/s: less than one fan-out in a window of 100ms"},
+        {NOOP "rate: 5/s\nclients: [1, 2]\n", "a.yaml:3:1: 'rate' starts fan-outs whatever is under way, "
+                                              "'clients' above 1 wait for theirs: an entry has "
+                                              "one of them"},
+        {NOOP "duration: 0s\nclients: 2\n", "a.yaml:3:11: 'duration' must be 1ms to 3600s, not '0s'"},
+        {NOOP "duration: 2s\n", "a.yaml:3:1: 'duration' is of no use without 'clients' or 'rate': it is the "
+                                "length of their windows"},
+        {NOOP "phase: staggered\n", "a.yaml:3:1: 'phase' is of no use without 'clients' above 1"},
+        {NOOP "arrivals: fixed\n", "a.yaml:3:1: 'arrivals' is of no use without 'rate'"},
+        {"matrix: [{"
+         "job: noop, fanout: 2, duration: 2s}, {job: noop, fanout: 3, phase: staggered}]\n",
+         "a.yaml:1:33: 'duration' is of no use without 'clients' or 'rate': it is the length of their "
+         "windows\n"
+         "a.yaml:1:71: 'phase' is of no use without 'clients' above 1"},
+        {"job: noop\nfanout: 1M\nclients: 11\n",
+         "a.yaml:3:1: 'clients' x 'fanout' is 11,000,000 children at the same time: at most 10,000,000"},
+    };
+    CHECK_BAD(table);
+}
+
+static const struct sweep_entry *entry_of(const struct sweep *sweep, size_t number)
+{
+    assert_true(number < sweep->entry_count);
+    return &sweep->entries[number];
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    struct sweep *sweep =
+        good("job: sleep\ndelay: 1ms\nfanout: 4\nduration: 1s\nphase: [together, staggered]\n"
+             "matrix: [{clients: [3, ladder, {ladder: 100}]}, {rate: [0.5x, 20/s], arrivals: fixed},"
+             " {clients: 1}, {fanout: 9}]\n");
+    const struct sweep_entry *closed = entry_of(sweep, 0), *open = entry_of(sweep, 1);
+    assert_int_equal(closed->keys[SWEEP_CLIENTS]->at[0].integer, 3);
+    assert_null(closed->keys[SWEEP_CLIENTS]->at[0].word);
+    assert_int_equal(closed->keys[SWEEP_CLIENTS]->at[1].integer, 1024);
+    assert_string_equal(closed->keys[SWEEP_CLIENTS]->at[1].word->name, "ladder");
+    assert_int_equal(closed->keys[SWEEP_CLIENTS]->at[2].integer, 100);
+    assert_string_equal(closed->keys[SWEEP_CLIENTS]->at[2].word->name, "ladder");
+    assert_int_equal(closed->keys[SWEEP_PHASE]->count, 2);
+    assert_null(closed->keys[SWEEP_ARRIVALS]);
+    assert_true(open->keys[SWEEP_RATE]->at[0].is_factor);
+    assert_false(open->keys[SWEEP_RATE]->at[1].is_factor);
+    assert_string_equal(open->keys[SWEEP_ARRIVALS]->at[0].text, "fixed");
+    assert_null(open->keys[SWEEP_PHASE]); /* a default of the top that is of use elsewhere */
+    assert_int_equal(entry_of(sweep, 2)->keys[SWEEP_DURATION]->at[0].integer, 1000000000);
+    assert_null(entry_of(sweep, 3)->keys[SWEEP_DURATION]);
+    struct sweep *again = good(sweep->canonical);
+    assert_string_equal(again->canonical, sweep->canonical);
+    sweep_free(again);
+    sweep_free(sweep);
 }
 
 static void test_keys_that_go_together(void **state)
@@ -392,10 +460,10 @@ static void test_settings_that_are_wrong(void **state)
         {{"fanout"}, "--set: 'fanout' is not KEY=VALUE"},
         {{"=3"}, "--set: '=3' is not KEY=VALUE"},
         {{"delay=5"}, "--set delay: 'delay' is '5': missing unit (ns, us, ms, s, m, h)"},
-        {{"arms=[gather, race]", "clients=3"},
+        {{"arms=[gather, race]", "clients=0"},
          "--set arms:1:10: 'arms' cannot be 'race', only sequential, gather, gather-return-exceptions, "
          "tasks, "
-         "taskgroup\n--set clients: 'clients' cannot be '3' yet, only '1'"},
+         "taskgroup\n--set clients: 'clients' must be 1 to 65,536, not '0'"},
         {{"matrix=[{job: noop, fanout: 0}]"}, "--set matrix:1:22: 'fanout' must be 1 to 1,000,000, not '0'"},
         {{"cores=*x"},
          "--set cores:1:1: alias '*x': anchors and aliases are not supported, write the value out"},
@@ -521,7 +589,8 @@ static void test_every_default_and_example_of_the_table_is_valid(void **state)
             continue;
         unsigned job = key->jobs & SWEEP_JOB_NOOP;
         scoped_free char *text =
-            memory_format("%s%s: %s\n", job || !key->jobs ? NOOP : WAIT, key->name, key->fallback);
+            memory_format("%s%s%s: %s\n", job || !key->jobs ? NOOP : WAIT,
+                          i == SWEEP_ARRIVALS ? "rate: 9/s\n" : "", key->name, key->fallback);
         sweep_free(good(text));
     }
 }
@@ -606,6 +675,8 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_what_later_versions_will_know),
+        cmocka_unit_test(test_windows_that_cannot_be),
+        cmocka_unit_test(test_windows),
         cmocka_unit_test(test_keys_that_go_together),
         cmocka_unit_test(test_effort),
         cmocka_unit_test(test_all_mistakes_in_the_order_of_the_file),
