@@ -108,6 +108,10 @@ static int do_store(struct fleet *fleet, const struct schedule_action *action, s
         return store_void_attempt(store, action->group, action->attempt, action->text, err);
     case SCHEDULE_STORE_FAIL:
         return store_fail_group(store, action->group, action->text, err);
+    case SCHEDULE_STORE_LEAVE_OUT:
+        return store_leave_out_group(store, action->group, action->text, err);
+    case SCHEDULE_STORE_RATE:
+        return store_put_rate(store, action->number, action->rate_per_s, err);
     default:
         return store_put_event(store, action->word, action->text, err);
     }
@@ -517,10 +521,10 @@ static bool run_is_over(const struct fleet *fleet)
 }
 
 int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store,
-              const struct schedule_past *past, struct error *err)
+              const struct schedule_past *past, const struct schedule_load *loads, struct error *err)
 {
     fleet->store = store;
-    schedule_begin(fleet->schedule, plan, past, clock_monotonic_ns());
+    schedule_begin(fleet->schedule, plan, past, loads, clock_monotonic_ns());
     carry_out(fleet);
     while (!run_is_over(fleet))
         turn(fleet, fleet->interrupts ? fleet->stop_by_ns : INT64_MAX);

@@ -59,9 +59,9 @@ int fleet_gather(struct fleet *fleet, int64_t expect, int64_t timeout_ns, struct
 int64_t fleet_workers_per_runtime(const struct fleet *fleet);
 
 /* Runs the plan; both must outlive the fleet.  0: every group is done or failed, see fleet_progress.  -1:
- * ERROR_INTERRUPTED, or what broke.  `past`: see schedule_begin. */
+ * ERROR_INTERRUPTED, or what broke.  `past`, `loads`: see schedule_begin. */
 int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store,
-              const struct schedule_past *past, struct error *err);
+              const struct schedule_past *past, const struct schedule_load *loads, struct error *err);
 
 void fleet_progress(const struct fleet *fleet, struct schedule_progress *ret);
 

@@ -491,7 +491,7 @@ static void run_release(struct run *run)
 static int measure(struct run *run, FILE *out, struct error *err)
 {
     struct error broken = {0};
-    int status = fleet_run(run->fleet, run->plan, run->store, run->resume.past, &broken);
+    int status = fleet_run(run->fleet, run->plan, run->store, run->resume.past, run->resume.loads, &broken);
     progress_end(&run->progress);
     if (broken.kind == ERROR_INTERRUPTED)
         (void)store_put_fact(run->store, "status", "interrupted", &broken);

@@ -651,6 +651,7 @@ static void current_result(struct schedule *schedule, struct worker *worker, con
     action->result = result;
     worker->attempt->stored |= result->round_count > 0;
     effort_take(worker->attempt, result);
+    ladder_take(schedule, result);
     worker->next_part++;
     worker->rounds_done = rounds_taken(worker);
     if (!result->last)
@@ -830,14 +831,14 @@ static void on_stop(struct schedule *schedule)
 /* -- entry -------------------------------------------------------------------------------------------------- */
 
 void schedule_begin(struct schedule *schedule, const struct plan *plan, const struct schedule_past *past,
-                    int64_t now_ns)
+                    const struct schedule_load *loads, int64_t now_ns)
 {
     actions_clear(schedule);
     schedule->plan = plan;
     schedule->now_ns = now_ns;
     schedule->phase = SCHEDULE_RUNNING;
     schedule->deadline_ns = schedule->config.budget_ns > 0 ? now_ns + schedule->config.budget_ns : INT64_MAX;
-    schedule_groups_begin(schedule, past);
+    schedule_groups_begin(schedule, past, loads);
     for (size_t i = 0; i < schedule->worker_count; i++)
         if (schedule->workers[i]->state != WORKER_LOST)
             store_worker(schedule, schedule->workers[i]);

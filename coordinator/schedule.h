@@ -18,6 +18,9 @@
  * With a budget, a group starts only if the least that it needs fits into the time that is left; what remains beyond
  * the least of all groups is shared by those with rounds: auto, by their expected cost.
  *
+ * Ladders.  A rung waits for the one below it, and is left out once each of its series was saturated on
+ * PLAN_SATURATED_RUNGS rungs; rates that are a part of a ceiling wait for the whole ladder: then they are numbers.
+ *
  * Rules.  A host (one boot id and host name) runs one group at a time.  A group's members are all ready before
  * the first `go`.  A result is stored before it is acknowledged, because the action to store precedes the one to
  * send.  Of each member, go, cell and block exactly one round is accepted; all else is counted and refused.
@@ -90,6 +93,8 @@ struct schedule_event {
     X(STORE_KEEP)   /* group, attempt: stopped by the user, what is stored counts */                         \
     X(STORE_VOID)   /* group, attempt, text */                                                               \
     X(STORE_FAIL)   /* group, text */                                                                        \
+    X(STORE_LEAVE_OUT) /* group, text: not measured, and that is no failure */                               \
+    X(STORE_RATE)   /* number of a cell, rate_per_s: what a part of a ceiling comes to */                    \
     X(STORE_EVENT)  /* word, text */                                                                         \
     X(REGISTERED)   /* slot: its worker is here */                                                           \
     X(KILL)         /* slot: end its process; the launcher starts the next one */                            \
@@ -109,7 +114,8 @@ struct schedule_action {
     size_t identity_bytes;
     struct wire_message message; /* SEND; never release it */
     int64_t start_in_ns;
-    int64_t number; /* of a worker */
+    int64_t number; /* of a worker; of a cell */
+    double rate_per_s;
     const struct wire_hello *hello;
     const struct wire_ready *ready;
     const struct wire_result *result;
@@ -153,9 +159,15 @@ struct schedule_past {
     int64_t attempts; /* begun: the next one has a higher number */
 };
 
-/* Starts the plan, which must outlive the schedule.  Phase GATHERING only.  past: by group, or NULL. */
+/* What windows of one cell came to, over all that count. */
+struct schedule_load {
+    double fanouts, wall_ns, cpu_ns, busy_ns; /* busy: of the CPU, whoever used it; 0 when not known */
+};
+
+/* Starts the plan, which must outlive the schedule.  Phase GATHERING only.  past: by group, or NULL; loads: of the cells
+ * of ladders that need not run again, by cell, or NULL. */
 void schedule_begin(struct schedule *schedule, const struct plan *plan, const struct schedule_past *past,
-                    int64_t now_ns);
+                    const struct schedule_load *loads, int64_t now_ns);
 
 /* Takes one event.  Its actions are then waiting; those of the event before are forgotten. */
 void schedule_feed(struct schedule *schedule, const struct schedule_event *event);

@@ -9,8 +9,10 @@
 #define LEASE_FLOOR_NS       (10 * NS_PER_S)
 #define PREPARE_CELL_NS      (2 * NS_PER_S) /* calibration of one cell, generously */
 #define PREPARE_ROUNDS       64             /* warm-up rounds of one cell at most, generously */
+#define PREPARE_WINDOWS      8
 #define ABORT_LEASE_NS       (10 * NS_PER_S)
 #define LEASE_FACTOR         8
+#define WINDOW_LEASE_FACTOR  4 /* windows take as long as they are told, however slow the machine */
 /* Orders of runtimes come from streams of their own: blocks, whose streams order cells, number fewer than this. */
 #define RUNTIME_STREAM (1ull << 40)
 
@@ -143,7 +145,31 @@ static void shape_pop(struct schedule *schedule, struct shape *shape)
         shape->tail = -1;
 }
 
-void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past)
+/* Before all of higher numbers: the next rung of a ladder follows the one below it. */
+void schedule_release(struct schedule *schedule, struct group *group)
+{
+    struct shape *shape = &schedule->shapes[group->shape];
+    int64_t number = group->plan->number, before = -1;
+    group->held = false;
+    if (shape->tail < 0 || (shape->tail < number && schedule->groups[shape->tail].pass == 0)) {
+        shape_append(schedule, number);
+        return;
+    }
+    for (int64_t at = shape->head; at >= 0 && at < number && schedule->groups[at].pass == 0;
+         at = schedule->groups[at].next)
+        before = at;
+    if (before < 0) {
+        shape_prepend(schedule, number);
+        return;
+    }
+    group->next = schedule->groups[before].next;
+    schedule->groups[before].next = number;
+    if (shape->tail == before)
+        shape->tail = number;
+}
+
+void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past,
+                           const struct schedule_load *loads)
 {
     const struct plan *plan = schedule->plan;
     schedule->groups = memory_zeroed((size_t)plan->group_count, sizeof *schedule->groups);
@@ -160,11 +186,11 @@ void schedule_groups_begin(struct schedule *schedule, const struct schedule_past
             schedule->groups_done++;
             schedule->done_ns += group->plan->expected_ns;
         } else {
-            shape_append(schedule, i);
             schedule->groups_left++;
             effort_count(schedule, group, 1);
         }
     }
+    ladder_begin(schedule, loads);
 }
 
 static void attempt_free(struct attempt *attempt)
@@ -190,6 +216,7 @@ void schedule_groups_free(struct schedule *schedule)
     }
     for (size_t i = 0; i < schedule->shape_count; i++)
         free(schedule->shapes[i].labels);
+    ladder_free(schedule);
     free(schedule->groups);
     free(schedule->shapes);
     free(schedule->cell_position);
@@ -217,15 +244,11 @@ int64_t schedule_attempt_done_ns(const struct attempt *attempt)
 
 /* -- leases ------------------------------------------------------------------------------------------------- */
 
-static int64_t lease_for(double expected_ns)
+static int64_t slice_lease(const struct plan_group *plan, const struct slice *slice, int64_t blocks)
 {
-    double lease = (double)LEASE_FLOOR_NS + LEASE_FACTOR * expected_ns;
+    double factor = plan->window_ns > 0 ? WINDOW_LEASE_FACTOR : LEASE_FACTOR;
+    double lease = (double)LEASE_FLOOR_NS + factor * (double)slice->block_ns * (double)blocks;
     return lease < 9e18 ? (int64_t)lease : INT64_MAX / 2;
-}
-
-static int64_t slice_lease(const struct slice *slice, int64_t blocks)
-{
-    return lease_for((double)slice->block_ns * (double)blocks);
 }
 
 static int64_t prepare_lease(const struct schedule *schedule, const struct slice *slice)
@@ -233,7 +256,8 @@ static int64_t prepare_lease(const struct schedule *schedule, const struct slice
     double expected = 0;
     for (size_t i = 0; i < slice->cell_count; i++) {
         const struct plan_cell *cell = &schedule->plan->cells[slice->cells[i]];
-        int64_t rounds = cell->spec.warmup > PREPARE_ROUNDS ? cell->spec.warmup : PREPARE_ROUNDS;
+        int64_t most = cell->spec.duration_ns > 0 ? PREPARE_WINDOWS : PREPARE_ROUNDS;
+        int64_t rounds = cell->spec.warmup > most ? cell->spec.warmup : most;
         expected += (double)PREPARE_CELL_NS + (double)cell->expected_ns * (double)rounds;
     }
     return (int64_t)((double)LEASE_FLOOR_NS + (expected < 9e18 ? expected : 9e18) / 2);
@@ -297,6 +321,15 @@ static const char *lacks(const struct schedule *schedule, const struct worker *w
     return NULL;
 }
 
+/* As planned, with the rate that a part of a ceiling has come to. */
+static struct wire_cell cell_spec(const struct schedule *schedule, int64_t cell)
+{
+    struct wire_cell spec = schedule->plan->cells[cell].spec;
+    if (schedule->rates && schedule->rates[cell] > 0)
+        spec.rate_per_s = schedule->rates[cell];
+    return spec;
+}
+
 void schedule_assign(struct schedule *schedule, struct worker *worker)
 {
     struct attempt *attempt = worker->attempt;
@@ -305,11 +338,11 @@ void schedule_assign(struct schedule *schedule, struct worker *worker)
     struct schedule_action *action = schedule_send(schedule, worker, WIRE_ASSIGN);
     struct wire_cell *cells = memory_zeroed(slice->cell_count, sizeof *cells);
     for (size_t i = 0; i < slice->cell_count; i++)
-        cells[i] = schedule->plan->cells[slice->cells[i]].spec;
+        cells[i] = cell_spec(schedule, slice->cells[i]);
     action->cell_list = cells;
     action->message.assign = (struct wire_assign){.group = plan->number,
                                                   .attempt = attempt->number,
-                                                  .lease_ns = slice_lease(slice, plan->blocks),
+                                                  .lease_ns = slice_lease(plan, slice, plan->blocks),
                                                   .seed = (int64_t)plan->seed,
                                                   .blocks = plan->blocks * plan->processes,
                                                   .gang = plan->cores,
@@ -333,16 +366,27 @@ static void group_end(struct schedule *schedule, struct group *group, enum group
     schedule->groups_left--;
     schedule->groups_done += status == GROUP_DONE;
     schedule->groups_failed += status == GROUP_FAILED;
+    ladder_over(schedule, group);
 }
 
-static void fail_group(struct schedule *schedule, struct group *group, const char *why)
+void schedule_leave_out(struct schedule *schedule, struct group *group, const char *why)
 {
-    group_end(schedule, group, GROUP_FAILED);
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_LEAVE_OUT);
+    action->group = group->plan->number;
+    action->text = memory_text(why);
+    schedule_log(schedule, LOG_DEBUG, "group %lld (%s) left out: %s", (long long)group->plan->number,
+                 group->plan->title, why);
+    group_end(schedule, group, GROUP_DONE);
+}
+
+void schedule_fail_group(struct schedule *schedule, struct group *group, const char *why)
+{
     struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FAIL);
     action->group = group->plan->number;
     action->text = memory_text(why);
     schedule_log(schedule, LOG_WARNING, "group %lld (%s) given up: %s", (long long)group->plan->number,
                  group->plan->title, why);
+    group_end(schedule, group, GROUP_FAILED);
 }
 
 static void store_close(struct schedule *schedule, struct group *group, enum schedule_action_kind how)
@@ -362,7 +406,7 @@ static void drop_first(struct schedule *schedule, struct shape *shape)
     (void)units_exact_duration(budget, sizeof budget, schedule->config.budget_ns);
     if (group->pass == 0) {
         scoped_free char *why = memory_format("left out, the budget of %s does not reach for it", budget);
-        fail_group(schedule, group, why);
+        schedule_fail_group(schedule, group, why);
         return;
     }
     schedule_log(schedule, LOG_WARNING, "group %lld (%s): the budget of %s ends after %lld of %lld processes",
@@ -382,7 +426,7 @@ static bool members_can(struct schedule *schedule, struct attempt *attempt)
         if (what) {
             scoped_free char *why =
                 memory_format("%s does not know the %s '%s'", attempt->members[i]->name, what, name);
-            fail_group(schedule, attempt->group, why);
+            schedule_fail_group(schedule, attempt->group, why);
             return false;
         }
     }
@@ -609,7 +653,7 @@ static void send_go(struct schedule *schedule, struct worker *worker, int64_t bl
         worker->next_block[i] = asked ? worker->first_block : worker->block_end;
     }
     attempt->measuring_count++;
-    lease_start(schedule, worker, slice_lease(slice, blocks));
+    lease_start(schedule, worker, slice_lease(plan, slice, blocks));
 }
 
 /* One turn: a single worker's whole slice, one block of one runtime, or one cell of a gang. */
@@ -716,7 +760,7 @@ static void attempt_settle(struct schedule *schedule, struct attempt *attempt)
     if (schedule->phase != SCHEDULE_RUNNING) {
         group->status = GROUP_WAITING;
     } else if (group->attempts >= SCHEDULE_MAX_ATTEMPTS) {
-        fail_group(schedule, group, group->story);
+        schedule_fail_group(schedule, group, group->story);
     } else {
         group->status = GROUP_WAITING;
         shape_prepend(schedule, group->plan->number);
@@ -762,6 +806,7 @@ static void pass_forget(struct schedule *schedule, struct group *group)
 {
     effort_count(schedule, group, -1);
     schedule->done_ns -= effort_pass_ns(group) * group->pass;
+    ladder_forget(schedule, group);
     group->pass = 0;
     group->newest = -1;
     group->kept = group->admitted = false;
@@ -887,6 +932,14 @@ void schedule_member_done(struct schedule *schedule, struct worker *worker, bool
 
 /* -- nothing goes on, and the user's stop ------------------------------------------------------------------- */
 
+static struct shape *shape_with_waiting(struct schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->shape_count; i++)
+        if (schedule->shapes[i].head >= 0)
+            return &schedule->shapes[i];
+    return NULL;
+}
+
 void schedule_stuck(struct schedule *schedule)
 {
     if (schedule->phase != SCHEDULE_RUNNING)
@@ -899,17 +952,15 @@ void schedule_stuck(struct schedule *schedule)
         schedule->stuck_since_ns = schedule->now_ns;
     if (schedule->now_ns - schedule->stuck_since_ns < schedule->config.rejoin_ns)
         return;
-    for (size_t i = 0; i < schedule->shape_count; i++) {
-        struct shape *shape = &schedule->shapes[i];
-        while (shape->head >= 0) {
-            struct group *group = &schedule->groups[shape->head];
-            scoped_free char *why = memory_format(
-                "%s%sno host has the %lld %sworker%s per runtime that it needs",
-                group->story ? group->story : "", group->story ? "; then " : "", (long long)shape->cores,
-                shape->fresh ? "local " : "", shape->cores == 1 ? "" : "s");
-            shape_pop(schedule, shape);
-            fail_group(schedule, group, why);
-        }
+    struct shape *shape;
+    while ((shape = shape_with_waiting(schedule))) { /* who waited for a group may be in any of them */
+        struct group *group = &schedule->groups[shape->head];
+        scoped_free char *why = memory_format(
+            "%s%sno host has the %lld %sworker%s per runtime that it needs", group->story ? group->story : "",
+            group->story ? "; then " : "", (long long)shape->cores, shape->fresh ? "local " : "",
+            shape->cores == 1 ? "" : "s");
+        shape_pop(schedule, shape);
+        schedule_fail_group(schedule, group, why);
     }
     schedule->phase = SCHEDULE_OVER;
 }

@@ -1,6 +1,7 @@
 /* schedule_internal.h: the structures of the schedule and what its files ask of each other.
  *
  * schedule.c: peers, messages, time.  schedule_groups.c: which group goes where, its turns, its end.
+ * schedule_ladder.c: which groups wait for others, and what those showed.
  * schedule_effort.c: whether a group may start and how long it goes on: precision, budget. */
 #ifndef COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
 #define COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
@@ -89,6 +90,8 @@ struct group {
     int64_t newest;   /* highest number of a worker that measured it in this attempt; -1: none */
     bool kept;        /* something of the attempt is whole: it counts even if no more follows */
     bool admitted;    /* its time is set aside */
+    bool held;        /* waits for other groups: in no queue yet */
+    int64_t next_rung; /* above it; -1: none */
     int64_t until_ns; /* rounds: auto: when its share of the budget ends */
     int64_t block_ns; /* one block of all its runtimes, as expected */
     char *story;      /* what ended its attempts */
@@ -103,6 +106,14 @@ struct shape {
     int64_t cores;
     bool fresh;         /* several processes: workers must have a place, so that it can be renewed */
     int64_t head, tail; /* -1: empty */
+};
+
+/* A series of the plan: a ladder's cells of one runtime and arm. */
+struct series {
+    int64_t groups_left;     /* of its rungs */
+    int64_t saturated_rungs; /* where its core had nothing left */
+    int64_t saturated_at;    /* clients of the highest of them */
+    double ceiling_per_s;    /* the most that a rung did, per core; 0: nothing is known */
 };
 
 /* What rounds: auto decides by: the values of one cell, per fan-out. */
@@ -164,6 +175,11 @@ struct schedule {
     size_t *cell_position; /* in its slice, by cell */
     struct shape *shapes;
     size_t shape_count;
+    struct series *series;
+    struct schedule_load *loads; /* by cell, of ladders */
+    double *rates;               /* by cell: what a part of a ceiling came to; 0: the cell's own */
+    int64_t *parts;              /* numbers of groups with parts of ceilings */
+    size_t part_count;
     struct attempt *attempts; /* under way */
     int64_t groups_left, groups_done, groups_failed, done_ns;
     int64_t deadline_ns;               /* INT64_MAX: none */
@@ -199,8 +215,19 @@ void effort_take(struct attempt *attempt, const struct wire_result *result);
 bool effort_goes_on(const struct schedule *schedule, struct attempt *attempt); /* moves batch_end */
 void effort_learn(struct schedule *schedule, const struct attempt *attempt);
 
+/* schedule_ladder.c */
+void ladder_begin(struct schedule *schedule, const struct schedule_load *loads); /* holds what must wait */
+void ladder_free(struct schedule *schedule);
+void ladder_take(struct schedule *schedule, const struct wire_result *result);
+void ladder_forget(struct schedule *schedule, const struct group *group); /* its attempt is void */
+void ladder_over(struct schedule *schedule, struct group *group);         /* frees what waited for it */
+
 /* schedule_groups.c */
-void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past);
+void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past,
+                           const struct schedule_load *loads);
+void schedule_release(struct schedule *schedule, struct group *group); /* waits no more: into its queue */
+void schedule_leave_out(struct schedule *schedule, struct group *group, const char *why);
+void schedule_fail_group(struct schedule *schedule, struct group *group, const char *why);
 void schedule_groups_free(struct schedule *schedule);
 void schedule_look_at(struct schedule *schedule, struct peer_host *host);
 void schedule_look_at_all(struct schedule *schedule);

@@ -339,7 +339,7 @@ static void step(struct world *world)
     struct peer *peer = &world->peers[number];
     if (!world->begun && what > 200) {
         world->begun = true;
-        schedule_begin(world->schedule, world->plan, NULL, world->now_ns);
+        schedule_begin(world->schedule, world->plan, NULL, NULL, world->now_ns);
         take_actions(world);
     } else if (what >= 128) {
         answer(world, peer);

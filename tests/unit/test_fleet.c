@@ -343,7 +343,7 @@ static int add_peer(struct sim *sim, const char *label, const char *host, const 
 
 static void begin(struct sim *sim)
 {
-    schedule_begin(sim->schedule, sim->plan, NULL, sim->now_ns);
+    schedule_begin(sim->schedule, sim->plan, NULL, NULL, sim->now_ns);
     take_actions(sim);
 }
 
