@@ -578,6 +578,8 @@ static struct wire_cell make_spec(const struct draft *draft, const char *arm)
         .phase = memory_text(chosen[SWEEP_PHASE] && draft->clients > 1 ? chosen[SWEEP_PHASE]->text
                                                                        : cell_key(SWEEP_PHASE)->fallback),
         .rate_per_s = has_rate(draft) && !chosen[SWEEP_RATE]->is_factor ? chosen[SWEEP_RATE]->number : 0,
+        .arrivals = memory_text(chosen[SWEEP_ARRIVALS] ? chosen[SWEEP_ARRIVALS]->text
+                                                       : cell_key(SWEEP_ARRIVALS)->fallback),
         .duration_ns = is_harness && length_ns > HARNESS_WINDOW_NS ? HARNESS_WINDOW_NS : length_ns,
         .warmup = warmups(draft->entry, length_ns > 0),
         .timeout_ns = integer_or(chosen[SWEEP_TIMEOUT], 0),
@@ -593,8 +595,8 @@ static struct wire_cell make_spec(const struct draft *draft, const char *arm)
 
 static void release_spec(struct wire_cell *spec)
 {
-    char *texts[] = {spec->arm, spec->job,          spec->wait,          spec->phase,
-                     spec->gc,  spec->fail.outcome, spec->fail.on_cancel};
+    char *texts[] = {spec->arrivals, spec->arm, spec->job,          spec->wait,
+                     spec->phase,    spec->gc,  spec->fail.outcome, spec->fail.on_cancel};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
 }

@@ -32,11 +32,43 @@ static void load_past(struct resume *resume)
     const struct store_run *before = resume->before;
     resume->past = memory_zeroed(before->group_count, sizeof *resume->past);
     for (size_t i = 0; i < before->group_count; i++)
-        resume->past[i] = (struct schedule_past){.done = before->groups[i].status == STORE_GROUP_DONE,
+        resume->past[i] = (struct schedule_past){.done = before->groups[i].status == STORE_GROUP_DONE ||
+                                                         before->groups[i].status == STORE_GROUP_LEFT_OUT,
                                                  .attempts = before->groups[i].attempts};
     for (size_t i = 0; i < before->worker_count; i++)
         if (before->workers[i].number >= resume->first_worker)
             resume->first_worker = before->workers[i].number + 1;
+}
+
+static void add_load(const struct wire_round *round, struct schedule_load *load)
+{
+    if (round->error || round->fanouts == WIRE_NULL || round->wall_ns == WIRE_NULL ||
+        round->cpu_ns == WIRE_NULL)
+        return;
+    load->fanouts += (double)round->fanouts;
+    load->wall_ns += (double)round->wall_ns;
+    load->cpu_ns += (double)round->cpu_ns;
+    load->busy_ns += round->busy_ticks == WIRE_NULL ? 0 : (double)round->busy_ticks * SCHEDULE_TICK_NS;
+}
+
+/* What the rungs showed that are done: the next ones go by it. */
+static int load_loads(struct resume *resume, struct error *err)
+{
+    const struct store_run *before = resume->before;
+    resume->loads = memory_zeroed(before->cell_count + 1, sizeof *resume->loads);
+    for (size_t i = 0; i < before->cell_count; i++) {
+        const struct store_cell *cell = &before->cells[i];
+        struct store_rounds *rounds;
+        bool is_window = cell->spec.duration_ns > 0 && !cell->harness;
+        if (!is_window || before->groups[cell->group].status != STORE_GROUP_DONE)
+            continue;
+        if (store_load_rounds(resume->store, cell->number, &rounds, err) < 0)
+            return -1;
+        for (size_t j = 0; j < rounds->count; j++)
+            add_load(&rounds->at[j].raw, &resume->loads[i]);
+        store_rounds_free(rounds);
+    }
+    return 0;
 }
 
 int resume_open(const char *dir, struct resume *ret, struct error *err)
@@ -51,6 +83,8 @@ int resume_open(const char *dir, struct resume *ret, struct error *err)
         status =
             error_set(err, ERROR_USAGE,
                       "'%s' cannot be resumed: it never got as far as its plan; run its sweep anew", dir);
+    if (status == 0)
+        status = load_loads(&resume, err);
     if (status < 0) {
         store_close(resume.store);
         resume_release(&resume);
@@ -96,6 +130,7 @@ void resume_release(struct resume *resume)
     free(resume->sweep);
     free(resume->environment);
     free(resume->past);
+    free(resume->loads);
     store_run_free(resume->before);
     *resume = (struct resume){0};
 }

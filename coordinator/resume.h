@@ -24,7 +24,8 @@ struct resume { /* zeroed: nothing */
     int64_t all_cores;  /* what `all` stood for */
     int64_t elapsed_ns; /* by then */
     int64_t first_worker;
-    struct schedule_past *past; /* by group */
+    struct schedule_past *past;  /* by group */
+    struct schedule_load *loads; /* by cell */
     struct store_run *before;
 };
 

@@ -85,21 +85,21 @@ struct schedule_event {
 };
 
 #define SCHEDULE_ACTIONS(X)                                                                                  \
-    X(SEND)         /* message to identity; start_in_ns > 0: set go.start_at_ns to now + that */             \
-    X(STORE_WORKER) /* number, hello */                                                                      \
-    X(STORE_READY)  /* number, ready */                                                                      \
-    X(STORE_RESULT) /* number, result */                                                                     \
-    X(STORE_FINISH) /* group, attempt */                                                                     \
-    X(STORE_KEEP)   /* group, attempt: stopped by the user, what is stored counts */                         \
-    X(STORE_VOID)   /* group, attempt, text */                                                               \
-    X(STORE_FAIL)   /* group, text */                                                                        \
+    X(SEND)            /* message to identity; start_in_ns > 0: set go.start_at_ns to now + that */          \
+    X(STORE_WORKER)    /* number, hello */                                                                   \
+    X(STORE_READY)     /* number, ready */                                                                   \
+    X(STORE_RESULT)    /* number, result */                                                                  \
+    X(STORE_FINISH)    /* group, attempt */                                                                  \
+    X(STORE_KEEP)      /* group, attempt: stopped by the user, what is stored counts */                      \
+    X(STORE_VOID)      /* group, attempt, text */                                                            \
+    X(STORE_FAIL)      /* group, text */                                                                     \
     X(STORE_LEAVE_OUT) /* group, text: not measured, and that is no failure */                               \
-    X(STORE_RATE)   /* number of a cell, rate_per_s: what a part of a ceiling comes to */                    \
-    X(STORE_EVENT)  /* word, text */                                                                         \
-    X(REGISTERED)   /* slot: its worker is here */                                                           \
-    X(KILL)         /* slot: end its process; the launcher starts the next one */                            \
-    X(RENEW)        /* slot: its worker was told to end; start the next one, this is no failure */           \
-    X(LOG)          /* level, text */
+    X(STORE_RATE)      /* number of a cell, rate_per_s: what a part of a ceiling comes to */                 \
+    X(STORE_EVENT)     /* word, text */                                                                      \
+    X(REGISTERED)      /* slot: its worker is here */                                                        \
+    X(KILL)            /* slot: end its process; the launcher starts the next one */                         \
+    X(RENEW)           /* slot: its worker was told to end; start the next one, this is no failure */        \
+    X(LOG)             /* level, text */
 
 enum schedule_action_kind {
 #define X(name) SCHEDULE_##name,
@@ -158,6 +158,8 @@ struct schedule_past {
     bool done;        /* need not run again */
     int64_t attempts; /* begun: the next one has a higher number */
 };
+
+#define SCHEDULE_TICK_NS 1e7 /* of a round's busy_ticks */
 
 /* What windows of one cell came to, over all that count. */
 struct schedule_load {

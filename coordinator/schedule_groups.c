@@ -955,10 +955,10 @@ void schedule_stuck(struct schedule *schedule)
     struct shape *shape;
     while ((shape = shape_with_waiting(schedule))) { /* who waited for a group may be in any of them */
         struct group *group = &schedule->groups[shape->head];
-        scoped_free char *why = memory_format(
-            "%s%sno host has the %lld %sworker%s per runtime that it needs", group->story ? group->story : "",
-            group->story ? "; then " : "", (long long)shape->cores, shape->fresh ? "local " : "",
-            shape->cores == 1 ? "" : "s");
+        scoped_free char *why = memory_format("%s%sno host has the %lld %sworker%s per runtime that it needs",
+                                              group->story ? group->story : "", group->story ? "; then " : "",
+                                              (long long)shape->cores, shape->fresh ? "local " : "",
+                                              shape->cores == 1 ? "" : "s");
         shape_pop(schedule, shape);
         schedule_fail_group(schedule, group, why);
     }

@@ -85,16 +85,16 @@ struct group {
     struct slice *slices;
     enum group_status status;
     int64_t attempts;
-    int64_t earlier;  /* attempts of a coordinator before this one */
-    int64_t pass;     /* of the attempt: how many processes are done */
-    int64_t newest;   /* highest number of a worker that measured it in this attempt; -1: none */
-    bool kept;        /* something of the attempt is whole: it counts even if no more follows */
-    bool admitted;    /* its time is set aside */
-    bool held;        /* waits for other groups: in no queue yet */
+    int64_t earlier;   /* attempts of a coordinator before this one */
+    int64_t pass;      /* of the attempt: how many processes are done */
+    int64_t newest;    /* highest number of a worker that measured it in this attempt; -1: none */
+    bool kept;         /* something of the attempt is whole: it counts even if no more follows */
+    bool admitted;     /* its time is set aside */
+    bool held;         /* waits for other groups: in no queue yet */
     int64_t next_rung; /* above it; -1: none */
-    int64_t until_ns; /* rounds: auto: when its share of the budget ends */
-    int64_t block_ns; /* one block of all its runtimes, as expected */
-    char *story;      /* what ended its attempts */
+    int64_t until_ns;  /* rounds: auto: when its share of the budget ends */
+    int64_t block_ns;  /* one block of all its runtimes, as expected */
+    char *story;       /* what ended its attempts */
     size_t shape;
     int64_t next; /* waiting one of the same shape, or -1 */
 };

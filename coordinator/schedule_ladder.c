@@ -11,7 +11,8 @@ static bool is_of_ladder(const struct plan_cell *cell)
     return cell->series >= 0 && !is_part(cell);
 }
 
-static const struct plan_cell *cell_at(const struct schedule *schedule, const struct group *group, int64_t index)
+static const struct plan_cell *cell_at(const struct schedule *schedule, const struct group *group,
+                                       int64_t index)
 {
     return &schedule->plan->cells[group->plan->cells[index]];
 }
@@ -52,6 +53,7 @@ void ladder_take(struct schedule *schedule, const struct wire_result *result)
         load->fanouts += (double)round->fanouts;
         load->wall_ns += (double)round->wall_ns;
         load->cpu_ns += (double)round->cpu_ns;
+        load->busy_ns += round->busy_ticks == WIRE_NULL ? 0 : (double)round->busy_ticks * SCHEDULE_TICK_NS;
     }
 }
 
@@ -110,8 +112,8 @@ static void tell_of_unsaturated(struct schedule *schedule, const struct plan_cel
 {
     const struct series *series = &schedule->series[cell->series];
     if (series->saturated_rungs == 0)
-        schedule_note(schedule, "never_saturated", "%s is a part of %.6g/s, the most that its ladder did", cell->id,
-                      series->ceiling_per_s);
+        schedule_note(schedule, "never_saturated", "%s is a part of %.6g/s, the most that its ladder did",
+                      cell->id, series->ceiling_per_s);
 }
 
 /* Parts become numbers; the harness of a runtime goes as fast as the fastest of its arms.  false: a ceiling is missing. */
@@ -125,7 +127,8 @@ static bool put_rates(struct schedule *schedule, const struct group *group)
     }
     for (int64_t i = 0; i < group->plan->cell_count; i++) { /* a runtime's harness comes last of its cells */
         const struct plan_cell *cell = cell_at(schedule, group, i);
-        double per_s = is_part(cell) ? cell->rate_factor * schedule->series[cell->series].ceiling_per_s : fastest;
+        double per_s =
+            is_part(cell) ? cell->rate_factor * schedule->series[cell->series].ceiling_per_s : fastest;
         fastest = cell->harness ? 0 : per_s > fastest ? per_s : fastest;
         put_rate(schedule, cell, per_s);
         if (is_part(cell))
@@ -144,7 +147,8 @@ static void release_if_free(struct schedule *schedule, struct group *group)
         scoped_free char *why = memory_format("saturated at K=%lld", (long long)clients);
         schedule_leave_out(schedule, group, why);
     } else if (has_parts(schedule, group) && !put_rates(schedule, group)) {
-        schedule_fail_group(schedule, group, "no rung of the ladder was measured, so its ceiling is not known");
+        schedule_fail_group(schedule, group,
+                            "no rung of the ladder was measured, so its ceiling is not known");
     } else {
         schedule_release(schedule, group);
     }

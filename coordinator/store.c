@@ -27,7 +27,8 @@ static const char schema_sql[] =
     "CREATE TABLE groups("
     "  number INTEGER PRIMARY KEY, title TEXT NOT NULL, cores INTEGER NOT NULL, blocks INTEGER NOT NULL,"
     "  processes INTEGER NOT NULL, precision REAL, seed TEXT NOT NULL, expected_ns INTEGER,"
-    "  state TEXT NOT NULL DEFAULT 'planned' CHECK (state IN ('planned', 'partial', 'done', 'failed')),"
+    "  state TEXT NOT NULL DEFAULT 'planned' CHECK (state IN ('planned', 'partial', 'done', 'failed',"
+    " 'left_out')),"
     "  attempt INTEGER, reason TEXT);"
     "CREATE TABLE attempts("
     "  group_number INTEGER NOT NULL REFERENCES groups(number), attempt INTEGER NOT NULL,"
@@ -39,7 +40,8 @@ static const char schema_sql[] =
     "  processes INTEGER NOT NULL, harness INTEGER NOT NULL, expected_ns INTEGER, arm TEXT NOT NULL,"
     "  job TEXT NOT NULL, fanout INTEGER NOT NULL, delay_ns INTEGER NOT NULL, wait TEXT, clients INTEGER NOT "
     "NULL,"
-    "  phase TEXT, rate_per_s REAL NOT NULL, duration_ns INTEGER NOT NULL, warmup INTEGER NOT NULL,"
+    "  phase TEXT, rate_per_s REAL NOT NULL, rate_factor REAL, arrivals TEXT, duration_ns INTEGER NOT NULL, "
+    "warmup INTEGER NOT NULL,"
     "  timeout_ns INTEGER NOT NULL, calibrated INTEGER NOT NULL, gc TEXT, fail TEXT, stall TEXT, params "
     "TEXT);"
     "CREATE INDEX cells_by_group ON cells(group_number);"
@@ -87,6 +89,7 @@ enum {
     VOID_OTHERS,
     CLOSE_GROUP,
     PUT_EVENT,
+    PUT_RATE,
     GET_GROUP,
     STATEMENT_COUNT
 };
@@ -99,9 +102,9 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
                   "expected_ns) VALUES(?, ?, ?, ?, ?, nullif(?, 0), ?, ?)",
     [PUT_CELL] =
         "INSERT INTO cells(number, group_number, id, runtime, cores, rounds, processes, harness,"
-        " expected_ns, arm, job, fanout, delay_ns, wait, clients, phase, rate_per_s, duration_ns, warmup,"
-        " timeout_ns, calibrated, gc, fail, stall, params)"
-        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " expected_ns, arm, job, fanout, delay_ns, wait, clients, phase, rate_per_s, rate_factor, arrivals,"
+        " duration_ns, warmup, timeout_ns, calibrated, gc, fail, stall, params)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [PUT_WORKER] =
         "INSERT OR REPLACE INTO workers VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         " ?, ?, ?)",
@@ -121,6 +124,7 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
                     " WHERE group_number = ?1 AND attempt <> ?2",
     [CLOSE_GROUP] = "UPDATE groups SET state = ?2, attempt = ?3, reason = ?4 WHERE number = ?1",
     [PUT_EVENT] = "INSERT INTO events VALUES(?, ?, ?)",
+    [PUT_RATE] = "UPDATE cells SET rate_per_s = ?2 WHERE number = ?1",
     [GET_GROUP] = "SELECT state, (SELECT count(*) FROM attempts WHERE group_number = ?1) FROM groups"
                   " WHERE number = ?1",
 };
@@ -635,6 +639,8 @@ static int put_cell(struct store *store, int64_t number, const struct plan_cell 
     bind_integer(stmt, &index, spec->clients);
     bind_text(stmt, &index, spec->phase);
     bind_real(stmt, &index, spec->rate_per_s);
+    bind_real(stmt, &index, cell->rate_factor);
+    bind_text(stmt, &index, spec->arrivals);
     bind_integer(stmt, &index, spec->duration_ns);
     bind_integer(stmt, &index, spec->warmup);
     bind_integer(stmt, &index, spec->timeout_ns);
@@ -908,6 +914,27 @@ int store_fail_group(struct store *store, int64_t group, const char *reason, str
     if (begin(store, err) < 0)
         return -1;
     return finish(store, close_group(store, group, "failed", WIRE_NULL, reason, err), err);
+}
+
+int store_leave_out_group(struct store *store, int64_t group, const char *reason, struct error *err)
+{
+    if (begin(store, err) < 0)
+        return -1;
+    return finish(store, close_group(store, group, "left_out", WIRE_NULL, reason, err), err);
+}
+
+int store_put_rate(struct store *store, int64_t cell, double rate_per_s, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(store, PUT_RATE, err);
+    if (!stmt || begin(store, err) < 0)
+        return -1;
+    int index = 0;
+    bind_integer(stmt, &index, cell);
+    bind_real(stmt, &index, rate_per_s);
+    int result = perform(store, stmt, err);
+    if (result == 0 && sqlite3_changes(store->db) == 0)
+        result = error_set(err, ERROR_INTERNAL, "cell %lld is not in '%s'", (long long)cell, store->path);
+    return finish(store, result, err);
 }
 
 int store_get_group(struct store *store, int64_t group, struct store_group_state *ret, struct error *err)

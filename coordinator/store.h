@@ -64,6 +64,12 @@ int store_keep_group(struct store *store, int64_t group, int64_t attempt, const 
 /* The group is given up after its last attempt: state failed, with its story. */
 int store_fail_group(struct store *store, int64_t group, const char *reason, struct error *err);
 
+/* The group is not measured, and that is no failure: a rung beyond saturation.  State left_out. */
+int store_leave_out_group(struct store *store, int64_t group, const char *reason, struct error *err);
+
+/* What the rate of a cell comes to that is a part of a measured ceiling. */
+int store_put_rate(struct store *store, int64_t cell, double rate_per_s, struct error *err);
+
 /* Something worth telling later: kind is a word (worker_lost, result_refused, ...). */
 int store_put_event(struct store *store, const char *kind, const char *text, struct error *err);
 
@@ -75,7 +81,13 @@ int store_get_group(struct store *store, int64_t group, struct store_group_state
 
 /* ---- Reading a run back: what summary.c needs, in plan order. ---- */
 
-enum store_group_status { STORE_GROUP_PLANNED, STORE_GROUP_PARTIAL, STORE_GROUP_DONE, STORE_GROUP_FAILED };
+enum store_group_status {
+    STORE_GROUP_PLANNED,
+    STORE_GROUP_PARTIAL,
+    STORE_GROUP_DONE,
+    STORE_GROUP_FAILED,
+    STORE_GROUP_LEFT_OUT
+};
 
 struct store_group {
     int64_t number; /* its index */
@@ -97,6 +109,7 @@ struct store_cell {
     char *runtime;
     int64_t cores, rounds, processes;
     bool harness;
+    double rate_factor; /* the rate is this part of a measured ceiling; 0: it is a number */
     struct wire_cell spec;
 };
 

@@ -176,10 +176,11 @@ static void take_group(struct query *query, void *into)
     group->number = take_integer(query);
     group->title = take_text(query);
     const char *state = peek_text(query);
-    group->status = strcmp(state, "done") == 0      ? STORE_GROUP_DONE
-                    : strcmp(state, "partial") == 0 ? STORE_GROUP_PARTIAL
-                    : strcmp(state, "failed") == 0  ? STORE_GROUP_FAILED
-                                                    : STORE_GROUP_PLANNED;
+    group->status = strcmp(state, "done") == 0       ? STORE_GROUP_DONE
+                    : strcmp(state, "partial") == 0  ? STORE_GROUP_PARTIAL
+                    : strcmp(state, "failed") == 0   ? STORE_GROUP_FAILED
+                    : strcmp(state, "left_out") == 0 ? STORE_GROUP_LEFT_OUT
+                                                     : STORE_GROUP_PLANNED;
     group->attempt = take_integer(query);
     group->attempts = take_integer(query);
     group->reason = take_text(query);
@@ -211,6 +212,8 @@ static void take_cell(struct query *query, void *into)
     cell->spec.clients = take_integer(query);
     cell->spec.phase = take_text(query);
     cell->spec.rate_per_s = take_real(query);
+    cell->rate_factor = take_real(query); /* NULL reads as 0 */
+    cell->spec.arrivals = take_text(query);
     cell->spec.duration_ns = take_integer(query);
     cell->spec.warmup = take_integer(query);
     cell->spec.timeout_ns = take_integer(query);
@@ -282,7 +285,8 @@ static const char groups_sql[] =
 static const char cells_sql[] =
     "SELECT number, group_number, id, runtime, cores, rounds, processes, harness, arm, job, fanout, "
     "delay_ns, wait,"
-    " clients, phase, rate_per_s, duration_ns, warmup, timeout_ns, calibrated, gc, fail, stall, params"
+    " clients, phase, rate_per_s, rate_factor, arrivals, duration_ns, warmup, timeout_ns, calibrated, gc, "
+    "fail, stall, params"
     " FROM cells ORDER BY number";
 
 static const char workers_sql[] = "SELECT number, instance, runtime, label, host, boot_id, pid, slot, cpu, "

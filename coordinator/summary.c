@@ -284,6 +284,7 @@ static int fill_group(struct store *store, const struct store_group *from, struc
     *group = (struct summary_group){.number = from->number,
                                     .title = from->title,
                                     .reason = from->reason,
+                                    .left_out = from->status == STORE_GROUP_LEFT_OUT,
                                     .complete = true,
                                     .attempts = from->attempts,
                                     .rounds = from->blocks,
@@ -297,7 +298,7 @@ static int fill_group(struct store *store, const struct store_group *from, struc
                                              .sequential = find_arm(cells, count, runtime, "sequential"),
                                              .harness = find_arm(cells, count, runtime, "empty"),
                                              .seed = strtoull(summary->seed, NULL, 10)};
-        if (!cells[i].plan->harness)
+        if (!cells[i].plan->harness && !group->left_out)
             add_cell(&context, summary, group);
     }
     if (result == 0)

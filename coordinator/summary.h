@@ -173,7 +173,8 @@ struct summary_cell {
     const char *arrivals; /* open loop: poisson, fixed; else NULL */
     struct summary_figure core_utilization;  /* busy time of the CPUs / length of the windows */
     struct summary_distribution intended_ns; /* open loop: latency from the intended start */
-    /* open loop, sums over windows: achieved is ended / offered; skipped found the backlog full, unfinished did not end in
+    /* open loop, sums over windows: achieved is the part of the offered ones that ended in time, or were under way at the
+     * close for no longer than they must; skipped found the backlog full, unfinished did not end in
      * time after the window */
     struct summary_figure offered_per_s_core, achieved_x, skipped, unfinished;
     /* actual - intended start: the median of the windows' medians; the worst of all */

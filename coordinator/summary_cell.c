@@ -279,15 +279,20 @@ struct summary_figure rounds_reduce(const struct cell_rounds *rounds, enum raw_f
     return figure(reduction == LEAST ? moments.min : moments.max);
 }
 
+struct summary_figure rounds_sum(const struct cell_rounds *rounds, enum raw_field field, const char *why)
+{
+    size_t count;
+    double sum = 0;
+    scoped_free double *known = known_raw(rounds, field, &count);
+    for (size_t i = 0; i < count; i++)
+        sum += known[i];
+    return count ? figure(sum) : no_figure(why);
+}
+
 /* Some timers are early by design; nobody should have to guess how often. */
 static void fill_early(const struct cell_rounds *own, const char *why, struct summary_cell *cell)
 {
-    size_t known;
-    scoped_free double *early = known_raw(own, RAW_early, &known);
-    double sum = 0;
-    for (size_t i = 0; i < known; i++)
-        sum += early[i];
-    cell->early_waits = known && cell->job_waits ? figure(sum) : no_figure(why);
+    cell->early_waits = cell->job_waits ? rounds_sum(own, RAW_early, why) : no_figure(why);
 }
 
 static void fill_counters(const struct cell_rounds *own, struct summary_cell *cell)
@@ -435,31 +440,35 @@ static void copy_plan(const struct cell_context *context, struct summary_cell *c
     static const char *const jobs_without_waits[] = {"noop", "cpu"};
     const struct store_cell *plan = context->own->plan;
     const struct wire_cell *spec = &plan->spec;
-    *cell = (struct summary_cell){.number = plan->number,
-                                  .group = plan->group,
-                                  .id = plan->id,
-                                  .runtime = plan->runtime,
-                                  .arm = spec->arm,
-                                  .job = spec->job,
-                                  .phase = spec->phase,
-                                  .wait = spec->wait,
-                                  .fanout = spec->fanout,
-                                  .delay_ns = spec->delay_ns,
-                                  .clients = spec->clients,
-                                  .cores = plan->cores,
-                                  .processes = plan->processes,
-                                  .attempts = context->group->attempts,
-                                  .duration_ns = spec->duration_ns,
-                                  .is_window = is_window(plan),
-                                  .timeout_ns = spec->timeout_ns,
-                                  .rate_per_s = spec->rate_per_s,
-                                  .job_waits = true,
-                                  .may_fail = spec->fail.present || spec->timeout_ns > 0,
-                                  .fails = spec->fail.present,
-                                  .stalls = spec->stall.present,
-                                  .rounds_planned = summary_rounds_planned(context),
-                                  .rounds = (int64_t)context->own->count,
-                                  .rounds_broken = context->own->broken};
+    *cell = (struct summary_cell){
+        .number = plan->number,
+        .group = plan->group,
+        .id = plan->id,
+        .runtime = plan->runtime,
+        .arm = spec->arm,
+        .job = spec->job,
+        .phase = spec->phase,
+        .wait = spec->wait,
+        .fanout = spec->fanout,
+        .delay_ns = spec->delay_ns,
+        .clients = spec->clients,
+        .cores = plan->cores,
+        .processes = plan->processes,
+        .attempts = context->group->attempts,
+        .duration_ns = spec->duration_ns,
+        .is_window = is_window(plan),
+        .timeout_ns = spec->timeout_ns,
+        .rate_per_s = spec->rate_per_s,
+        .rate_factor = plan->rate_factor,
+        .arrivals =
+            is_window(plan) && (spec->rate_per_s > 0 || plan->rate_factor > 0) ? spec->arrivals : NULL,
+        .job_waits = true,
+        .may_fail = spec->fail.present || spec->timeout_ns > 0,
+        .fails = spec->fail.present,
+        .stalls = spec->stall.present,
+        .rounds_planned = summary_rounds_planned(context),
+        .rounds = (int64_t)context->own->count,
+        .rounds_broken = context->own->broken};
     for (size_t i = 0; i < sizeof jobs_without_waits / sizeof *jobs_without_waits; i++)
         if (strcmp(spec->job, jobs_without_waits[i]) == 0)
             cell->job_waits = false;

@@ -8,7 +8,8 @@
 
 #define DELAY_LEAST_NS      (20 * NS_PER_US)
 #define LATENESS_LEAST_NS   (2 * NS_PER_MS)
-#define FREQUENCY_MOST_PART 50 /* a fiftieth: 2 % */
+#define FAULT_NS            NS_PER_US /* about what a minor fault costs */
+#define FREQUENCY_MOST_PART 50        /* a fiftieth: 2 % */
 
 /* A round and what it was meant to be. */
 struct judged_round {
@@ -52,9 +53,12 @@ static bool was_migrated(const struct judged_round *round)
     return was_elsewhere(raw->cpu_end, raw->cpu_start) || was_elsewhere(raw->cpu_start, round->pinned_cpu);
 }
 
+/* A window holds many fan-outs: minor faults count once they may have cost 1 % of its CPU time. */
 static bool has_faulted(const struct judged_round *round)
 {
-    return known_or_0(round->raw->faults_minor) > 0 || known_or_0(round->raw->faults_major) > 0;
+    const struct wire_round *raw = round->raw;
+    int64_t bearable = is_window(round->plan) ? raw->cpu_ns / 100 / FAULT_NS : 0;
+    return known_or_0(raw->faults_minor) > bearable || known_or_0(raw->faults_major) > 0;
 }
 
 static bool was_throttled(const struct judged_round *round)

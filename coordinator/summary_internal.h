@@ -90,6 +90,9 @@ enum raw_reduction { LEAST, MIDDLE, MOST };
 struct summary_figure rounds_reduce(const struct cell_rounds *rounds, enum raw_field field,
                                     enum raw_reduction reduction, const char *why);
 
+/* Sum over those that know it. */
+struct summary_figure rounds_sum(const struct cell_rounds *rounds, enum raw_field field, const char *why);
+
 /* ---- Processes: with several of them they are the unit of every interval. ---- */
 
 bool summary_by_process(const struct store_group *group);

@@ -4,7 +4,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#include <math.h>
 #include <string.h>
+
+#define TICK_NS (10.0 * NS_PER_MS) /* of busy_ticks */
 
 /* ---- taking the histograms ---- */
 
@@ -119,7 +122,9 @@ static struct summary_window describe(const struct round_value *value)
         .latency_p99_ns = p99(&own),
         .clean = value->flags == 0,
     };
-    window.utilization = window.thread_utilization;
+    if (raw->busy_ticks != WIRE_NULL)
+        window.core_utilization = figure((double)raw->busy_ticks * TICK_NS / length_ns);
+    window.utilization = fmax(window.thread_utilization, window.core_utilization.value);
     latency_release(&own);
     return window;
 }
@@ -150,12 +155,55 @@ static void fill_intended(const struct cell_context *context, struct summary_cel
     put_spread(intended, &cell->intended_ns);
 }
 
-static void fill_generator(struct summary_cell *cell, const char *why)
+/* ---- what the generator offered ---- */
+
+static double sum_of(const struct cell_rounds *own, enum raw_field field)
 {
-    struct summary_figure *figures[] = {&cell->offered_per_s_core, &cell->achieved_x, &cell->skipped,
-                                        &cell->unfinished,         &cell->lag_p50_ns, &cell->lag_max_ns};
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        *figures[i] = no_figure(why);
+    return rounds_sum(own, field, "").value;
+}
+
+/* Of those that were under way at the close, as many are right as start within the shortest latency, give or take three
+ * deviations of a Poisson count. */
+static double achieved(const struct cell_rounds *own, double offered)
+{
+    struct latency_moments moments;
+    double ended = 0, length_ns = 0;
+    for (size_t i = 0; i < own->count; i++) {
+        ended += (double)own->values[i].raw->fanouts;
+        length_ns += (double)own->values[i].raw->wall_ns;
+    }
+    double under_way = offered - ended - sum_of(own, RAW_skipped) - sum_of(own, RAW_unfinished);
+    double least_ns = latency_moments(&own->latency, &moments) ? moments.min_ns * (double)own->count : 0;
+    double expected = length_ns > 0 ? offered * least_ns / length_ns : 0;
+    return (ended + fmax(0, fmin(under_way, expected + 3 * sqrt(expected)))) / offered;
+}
+
+static void fill_generator(const struct cell_rounds *own, struct summary_cell *cell, const char *why)
+{
+    double length_ns = 0;
+    struct summary_figure offered = rounds_sum(own, RAW_offered, why);
+    for (size_t i = 0; i < own->count; i++)
+        length_ns += (double)own->values[i].raw->wall_ns;
+    bool known = offered.known && offered.value > 0 && length_ns > 0;
+    cell->offered_per_s_core = known ? figure(offered.value / length_ns * (double)NS_PER_S) : no_figure(why);
+    cell->achieved_x = known ? figure(achieved(own, offered.value)) : no_figure(why);
+    cell->skipped = rounds_sum(own, RAW_skipped, why);
+    cell->unfinished = rounds_sum(own, RAW_unfinished, why);
+    cell->lag_p50_ns = rounds_reduce(own, RAW_lag_p50_ns, MIDDLE, why);
+    cell->lag_max_ns = rounds_reduce(own, RAW_lag_max_ns, MOST, why);
+}
+
+static void fill_core(const struct cell_rounds *own, struct summary_cell *cell)
+{
+    double busy_ns = 0, length_ns = 0;
+    for (size_t i = 0; i < own->count; i++) {
+        const struct wire_round *raw = own->values[i].raw;
+        busy_ns += raw->busy_ticks == WIRE_NULL ? 0 : (double)raw->busy_ticks * TICK_NS;
+        length_ns += raw->busy_ticks == WIRE_NULL ? 0 : (double)raw->wall_ns;
+    }
+    cell->core_utilization = length_ns > 0 ? figure(busy_ns / length_ns) : no_figure("not_pinned");
+    cell->saturated = (cell->utilization.known && cell->utilization.value >= SUMMARY_SATURATED) ||
+                      (cell->core_utilization.known && cell->core_utilization.value >= SUMMARY_SATURATED);
 }
 
 void summary_fill_windows(const struct cell_context *context, struct summary_cell *cell)
@@ -164,12 +212,12 @@ void summary_fill_windows(const struct cell_context *context, struct summary_cel
                       : context->own->count == 0                      ? "not_measured"
                       : cell->rate_per_s > 0 || cell->rate_factor > 0 ? "not_counted"
                                                                       : "closed_loop";
-    cell->core_utilization = no_figure(cell->is_window ? "not_pinned" : why);
+    cell->core_utilization = no_figure(why);
     cell->intended_ns.p50 = cell->intended_ns.clean_p50 = stats_unknown(why);
-    fill_generator(cell, why);
+    fill_generator(context->own, cell, why);
     if (!cell->is_window || context->own->count == 0)
         return;
     add_windows(context->own, cell);
     fill_intended(context, cell);
-    cell->saturated = cell->utilization.known && cell->utilization.value >= SUMMARY_SATURATED;
+    fill_core(context->own, cell);
 }

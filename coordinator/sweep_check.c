@@ -291,6 +291,17 @@ static void check_rates(struct checker *checker, const struct sweep_entry *entry
                           units_exact_duration(window, sizeof window, window_ns));
 }
 
+/* What becomes of errors and time limits is told for plain rounds. */
+static void check_failing_windows(struct checker *checker, const struct sweep_entry *entry)
+{
+    static const enum sweep_cell_key keys[] = {SWEEP_FAIL, SWEEP_TIMEOUT};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (values_of(entry, keys[i]).count > 0)
+            sweep_mistake(checker->mistakes, values_of(entry, keys[i]).mark,
+                          "'%s' does not go with windows ('clients' above 1, 'rate', 'duration')",
+                          sweep_top_type.keys[keys[i]].name);
+}
+
 static void check_windows(struct checker *checker, struct sweep_entry *entry, const struct sweep_map *map)
 {
     char children[32];
@@ -302,7 +313,10 @@ static void check_windows(struct checker *checker, struct sweep_entry *entry, co
     check_rates(checker, entry);
     for (size_t i = 0; i < sizeof window_keys / sizeof *window_keys; i++)
         drop_useless(checker, entry, map, window_keys[i].key, of_use[i], window_keys[i].needs);
-    if ((clients > 1 || has_rate || is_given(entry, SWEEP_DURATION)) && !is_given(entry, SWEEP_WARMUP))
+    bool has_windows = clients > 1 || has_rate || is_given(entry, SWEEP_DURATION);
+    if (has_windows)
+        check_failing_windows(checker, entry);
+    if (has_windows && !is_given(entry, SWEEP_WARMUP))
         entry->keys[SWEEP_WARMUP] = NULL; /* windows need less of it than plain rounds */
     for (size_t i = 0; i < fanouts.count; i++)
         fanout = fanouts.at[i].integer > fanout ? fanouts.at[i].integer : fanout;

@@ -43,7 +43,8 @@ struct peer {
     bool busy_heartbeats, lost;
     enum manner manner;
     bool measuring;
-    struct sent slice; /* its last assign */
+    struct sent slice;       /* its last assign */
+    double rates[MAX_CELLS]; /* of the cells of that */
 };
 
 struct sim {
@@ -64,6 +65,11 @@ struct sim {
     int64_t killed_slot;
     int64_t renewing[MAX_PEERS]; /* places whose next process has not been started */
     int renewing_count;
+    int64_t order[MAX_CELLS]; /* groups as they ended, in whatever way */
+    int over;
+    char left_out[MAX_CELLS][64];                                            /* why, by group; "" */
+    double rates[MAX_CELLS];                                                 /* stored, by cell */
+    void (*measure)(const struct plan_cell *cell, struct wire_round *round); /* NULL: as below */
     int64_t block_ns;      /* what a block takes, beside the ms of every answer */
     int64_t jitter;        /* largest deviation of a round's wall from 1 ms, ns */
     bool quiet_while_busy; /* peers that are added from now on */
@@ -188,6 +194,8 @@ static void take_send(struct sim *sim, const struct schedule_action *action)
         sim->peers[sent.peer].number = message->welcome.worker;
     else if (sent.type == WIRE_REJECT)
         (void)snprintf(sent.reason, sizeof sent.reason, "%s", message->reject.reason);
+    for (size_t i = 0; sent.type == WIRE_ASSIGN && i < message->assign.cell_count; i++)
+        sim->peers[sent.peer].rates[i] = message->assign.cells[i].rate_per_s;
     if (sent.type == WIRE_GO)
         sim->peers[sent.peer].measuring = true;
     if (sent.type == WIRE_BYE && sent.peer >= 0)
@@ -233,12 +241,20 @@ static void take_action(struct sim *sim, const struct schedule_action *action)
         settle_rounds(sim, action->group, true);
         break;
     case SCHEDULE_STORE_FINISH:
+        sim->order[sim->over++] = action->group;
         assert_int_equal(sim->finished[action->group]++, 0);
         settle_rounds(sim, action->group, true);
         break;
     case SCHEDULE_STORE_VOID:
         sim->voided++;
         settle_rounds(sim, action->group, false);
+        break;
+    case SCHEDULE_STORE_LEAVE_OUT:
+        sim->order[sim->over++] = action->group;
+        (void)snprintf(sim->left_out[action->group], sizeof *sim->left_out, "%s", action->text);
+        break;
+    case SCHEDULE_STORE_RATE:
+        sim->rates[action->number] = action->rate_per_s;
         break;
     case SCHEDULE_STORE_FAIL:
         sim->failed++;
@@ -379,6 +395,8 @@ static void result(struct sim *sim, int peer, const struct sent *go, int64_t par
         rounds[i - from].fanouts = 1;
         rounds[i - from].wall_ns = NS_PER_MS + rounds[i - from].block * 37 % 101 * sim->jitter / 101;
         rounds[i - from].cpu_ns = 1000;
+        if (sim->measure)
+            sim->measure(&sim->plan->cells[rounds[i - from].cell], &rounds[i - from]);
     }
     struct wire_message message = {.type = WIRE_RESULT};
     message.result = (struct wire_result){.group = go->group,
@@ -1469,9 +1487,227 @@ static void test_budget_is_shared_by_expected_cost(void **state)
     sim_close(&sim);
 }
 
+/* ---- ladders ---- */
+
+/* Gather does 1,000 per second and client until its core has nothing left at 16 clients, tasks at 64. */
+static void measure_load(const struct plan_cell *cell, struct wire_round *round)
+{
+    double most = strcmp(cell->spec.arm, "gather") == 0 ? 16 : 64, clients = (double)cell->spec.clients;
+    double used = clients < most ? clients / most : 1;
+    round->wall_ns = NS_PER_S;
+    round->fanouts = (int64_t)(1000 * used * most);
+    round->cpu_ns = (int64_t)(used * 0.99 * NS_PER_S);
+}
+
+/* A core whose interrupts nobody counts as the thread's: only its own busy time tells. */
+static void measure_interrupts(const struct plan_cell *cell, struct wire_round *round)
+{
+    measure_load(cell, round);
+    round->busy_ticks = round->cpu_ns / 10000000;
+    round->cpu_ns /= 2;
+}
+
+#define LADDER "job: sleep\ndelay: 10ms\nfanout: 4\nrounds: 2\nduration: 1s\n"
+
+static void test_ladder_ends_after_two_saturated_rungs(void **state)
+{
+    (void)state;
+    struct sim sim;
+    void (*const loads[])(const struct plan_cell *, struct wire_round *) = {measure_load, measure_interrupts};
+    for (size_t i = 0; i < 2; i++) {
+        sim_open(&sim, LADDER "clients: {ladder: 1024}\narms: gather\n", 1, 0);
+        sim.measure = loads[i];
+        add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+        begin(&sim);
+        settle(&sim, 10000);
+        assert_int_equal(sim.plan->group_count, 11);
+        for (int64_t g = 0; g < 11; g++) { /* 16 and 32 clients were saturated */
+            assert_int_equal(sim.finished[g], g < 6);
+            assert_string_equal(sim.left_out[g], g < 6 ? "" : "saturated at K=32");
+            assert_int_equal(sim.order[g], g);
+        }
+        assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+        assert_int_equal(progress_of(&sim).groups_done, 11);
+        assert_int_equal(progress_of(&sim).groups_failed, 0);
+        assert_int_equal(sim.failed, 0);
+        sim_close(&sim);
+    }
+}
+
+/* The slowest to saturate decides; what was asked for by number is measured all the same. */
+static void test_ladder_goes_on_for_the_last_arm(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "clients: [{ladder: 1024}, 512]\narms: [gather, tasks]\n", 1, 0);
+    sim.measure = measure_load;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    for (int64_t g = 0; g < sim.plan->group_count; g++) {
+        int64_t clients = sim.plan->groups[g].clients;
+        bool measured = clients <= 128 || clients == 512;
+        assert_int_equal(sim.finished[g], measured);
+        assert_string_equal(sim.left_out[g], measured          ? ""
+                                             : clients == 1024 ? "saturated at K=512"
+                                                               : "saturated at K=128");
+    }
+    sim_close(&sim);
+}
+
+/* On two hosts too, a rung waits for the one below. */
+static void test_rungs_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "clients: {ladder: 8}\narms: gather\nmatrix: [{}, {fanout: 5}]\n", 1, 0);
+    sim.measure = measure_load;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    int64_t last_of_four = -1, last_of_five = -1;
+    assert_int_equal(sim.over, 8);
+    for (int i = 0; i < sim.over; i++) {
+        bool five = sim.order[i] >= 4;
+        assert_true(sim.order[i] > (five ? last_of_five : last_of_four));
+        *(five ? &last_of_five : &last_of_four) = sim.order[i];
+    }
+    sim_close(&sim);
+}
+
+static void test_parts_of_a_ceiling_become_numbers(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "arms: [gather, tasks]\nmatrix: [{rate: 0.5x}, {clients: {ladder: 256}}]\n", 1, 0);
+    sim.measure = measure_load;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    const struct plan_group *part = &sim.plan->groups[0];
+    assert_int_equal(sim.order[sim.over - 1], 0); /* it stands first and had to wait */
+    assert_int_equal(sim.finished[0], 1);
+    assert_true(sim.rates[part->cells[0]] > 7999 && sim.rates[part->cells[0]] < 8001);
+    assert_true(sim.rates[part->cells[1]] > 31999 && sim.rates[part->cells[1]] < 32001);
+    assert_true(sim.rates[part->cells[2]] > 31999 && sim.rates[part->cells[2]] < 32001); /* the harness */
+    for (int i = 0; i < 3; i++) /* and that is what the worker was told */
+        assert_true(sim.peers[0].rates[i] >= sim.rates[part->cells[i]] &&
+                    sim.peers[0].rates[i] <= sim.rates[part->cells[i]]);
+    assert_int_equal(sim.events, 0);
+    sim_close(&sim);
+}
+
+static void test_ceiling_that_was_not_reached_is_told(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "arms: [gather]\nmatrix: [{rate: 0.5x}, {clients: {ladder: 8}}]\n", 1, 0);
+    sim.measure = measure_load;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(sim.finished[0], 1);
+    assert_true(sim.rates[sim.plan->groups[0].cells[0]] > 3999 &&
+                sim.rates[sim.plan->groups[0].cells[0]] < 4001);
+    assert_int_equal(sim.events, 1);
+    sim_close(&sim);
+}
+
+static void measure_for_ever(const struct plan_cell *cell, struct wire_round *round)
+{
+    measure_load(cell, round);
+    round->wall_ns = round->cpu_ns = 1000 * NS_PER_S;
+}
+
+/* Rounds of an attempt that is void say nothing of saturation. */
+static void test_ladder_forgets_void_attempts(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim,
+             LADDER "clients: {ladder: 64}\narms: gather\nruntimes: [libuv, {kind: libuv, label: other}]\n",
+             1, 0);
+    sim.measure = measure_for_ever;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    int other = add_peer(&sim, "other", "a", "here", WIRE_NULL);
+    begin(&sim);
+    for (int i = 0; i < 100 && sim.results_stored < 2; i++)
+        settle(&sim, 1);
+    assert_int_equal(sim.results_stored, 2); /* each has measured a block of the first rung */
+    feed(&sim, (struct schedule_event){.kind = SCHEDULE_GONE,
+                                       .identity = sim.peers[other].identity,
+                                       .identity_bytes = strlen(sim.peers[other].identity),
+                                       .text = "gone"});
+    sim.peers[other].lost = true;
+    sim.measure = measure_load;
+    add_peer(&sim, "other", "a", "here", WIRE_NULL);
+    settle(&sim, 10000);
+    assert_int_equal(sim.voided, 1);
+    for (int64_t g = 0; g < 7; g++)
+        assert_int_equal(sim.finished[g], g < 6);
+    sim_close(&sim);
+}
+
+/* Nobody measures the ladder: what waited for it is given up with it, and the run ends. */
+static void test_ladder_without_workers_fails_as_a_whole(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "arms: gather\nmatrix: [{rate: 0.5x}, {clients: {ladder: 8}}]\n", 1, 0);
+    begin(&sim);
+    for (int i = 0; i < 20; i++) {
+        sim.now_ns += NS_PER_S;
+        feed(&sim, (struct schedule_event){.kind = SCHEDULE_TICK});
+    }
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_failed, 5);
+    assert_int_equal(sim.failed, 5);
+    sim_close(&sim);
+}
+
+/* A run that is resumed knows what its rungs had shown. */
+static void test_ladder_of_a_resumed_run(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "arms: gather\nmatrix: [{clients: {ladder: 64}}, {rate: 0.5x}]\n", 1, 0);
+    sim.measure = measure_load;
+    struct schedule_past past[8] = {{0}};
+    struct schedule_load loads[MAX_CELLS] = {{0}};
+    for (int64_t g = 0; g < 6; g++) {
+        struct wire_round round;
+        wire_round_init(&round);
+        measure_load(&sim.plan->cells[sim.plan->groups[g].cells[0]], &round);
+        past[g] = (struct schedule_past){.done = true, .attempts = 1};
+        loads[sim.plan->groups[g].cells[0]] = (struct schedule_load){.fanouts = (double)round.fanouts,
+                                                                     .wall_ns = (double)round.wall_ns,
+                                                                     .cpu_ns = (double)round.cpu_ns};
+    }
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    schedule_begin(sim.schedule, sim.plan, past, loads, sim.now_ns);
+    take_actions(&sim);
+    settle(&sim, 10000);
+    assert_string_equal(sim.left_out[6], "saturated at K=32");
+    assert_int_equal(sim.finished[7], 1);
+    assert_true(sim.rates[sim.plan->groups[7].cells[0]] > 7999 &&
+                sim.rates[sim.plan->groups[7].cells[0]] < 8001);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    sim_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts_are_acknowledged_after_the_last),
+        cmocka_unit_test(test_ladder_ends_after_two_saturated_rungs),
+        cmocka_unit_test(test_ladder_goes_on_for_the_last_arm),
+        cmocka_unit_test(test_rungs_wait_for_each_other),
+        cmocka_unit_test(test_parts_of_a_ceiling_become_numbers),
+        cmocka_unit_test(test_ceiling_that_was_not_reached_is_told),
+        cmocka_unit_test(test_ladder_forgets_void_attempts),
+        cmocka_unit_test(test_ladder_without_workers_fails_as_a_whole),
+        cmocka_unit_test(test_ladder_of_a_resumed_run),
         cmocka_unit_test(test_one_worker_gets_all_blocks_at_once),
         cmocka_unit_test(test_parts_are_acknowledged_after_the_last),
         cmocka_unit_test(test_gang_starts_together_cell_by_cell),

@@ -239,6 +239,9 @@ static void test_windows_that_cannot_be(void **state)
          "a.yaml:1:33: 'duration' is of no use without 'clients' or 'rate': it is the length of their "
          "windows\n"
          "a.yaml:1:71: 'phase' is of no use without 'clients' above 1"},
+        {WAIT "clients: 2\ntimeout: 5ms\nfail: {children: 1}\n",
+         "a.yaml:5:1: 'timeout' does not go with windows ('clients' above 1, 'rate', 'duration')\n"
+         "a.yaml:6:1: 'fail' does not go with windows ('clients' above 1, 'rate', 'duration')"},
         {"job: noop\nfanout: 1M\nclients: 11\n",
          "a.yaml:3:1: 'clients' x 'fanout' is 11,000,000 children at the same time: at most 10,000,000"},
     };
