@@ -174,6 +174,7 @@ static void note_in_group(const struct summary_cell *cell, struct summary_group 
     else if (level < group->ci_level || level > group->ci_level)
         group->ci_level = 0;
     group->windows = group->windows || cell->is_window;
+    group->window_ns = cell->duration_ns;
     group->clients = cell->clients;
     group->rate_per_s = cell->rate_per_s > group->rate_per_s ? cell->rate_per_s : group->rate_per_s;
     group->waits = group->waits || cell->job_waits;

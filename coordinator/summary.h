@@ -168,10 +168,11 @@ struct summary_cell {
 
     /* Windows alone (is_window); elsewhere none is known (`no_window`). */
     bool is_window;       /* rounds are windows of duration_ns */
-    bool saturated;       /* core_utilization or utilization >= SUMMARY_SATURATED */
+    bool saturated;       /* busy_x >= SUMMARY_SATURATED */
     double rate_factor;   /* the rate is this part of a measured ceiling; 0: it is a number */
     const char *arrivals; /* open loop: poisson, fixed; else NULL */
     struct summary_figure core_utilization;  /* busy time of the CPUs / length of the windows */
+    struct summary_figure busy_x;            /* the greater of utilization and core_utilization */
     struct summary_distribution intended_ns; /* open loop: latency from the intended start */
     /* open loop, sums over windows: achieved is the part of the offered ones that ended in time, or were under way at the
      * close for no longer than they must; skipped found the backlog full, unfinished did not end in
@@ -194,6 +195,7 @@ struct summary_group {
     const char *reason; /* of its failure or last void attempt; NULL without */
     bool left_out;     /* a rung beyond saturation: not measured, no failure; reason tells, cell_count is 0 */
     bool windows;      /* its rounds are windows */
+    int64_t window_ns; /* their length */
     int64_t clients;   /* of its cells; 1 in open loop */
     double rate_per_s; /* of its cells, the largest; 0: closed loop */
     bool waits, may_fail; /* some cell of it does */

@@ -159,6 +159,8 @@ void summary_find(struct summary *summary)
     for (size_t i = 0; i < summary->group_count; i++) {
         const struct summary_group *group = &summary->groups[i];
         const char *runtime = NULL;
+        if (group->windows && (group->clients > 1 || group->rate_per_s > 0))
+            continue; /* curves tell of those */
         for (size_t j = 0; j < group->cell_count; j++) {
             const char *next = summary->cells[group->cells[j]].runtime;
             if (!runtime || strcmp(runtime, next) != 0)

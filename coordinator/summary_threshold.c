@@ -33,6 +33,11 @@ static const struct metric {
     {"throughput_per_s_core", FIGURE, AT(throughput_per_s_core)},
     {"utilization", FIGURE, AT(utilization)},
     {"ceiling_per_s_core", ESTIMATE, AT(ceiling_per_s_core)},
+    {"core_utilization", FIGURE, AT(core_utilization)},
+    {"achieved_x", FIGURE, AT(achieved_x)},
+    {"lag_max_ns", FIGURE, AT(lag_max_ns)},
+    {"intended_wall_ns.p99", FIGURE, AT(intended_ns.p99)},
+    {"intended_wall_ns.max", FIGURE, AT(intended_ns.max)},
 };
 #undef AT
 

@@ -202,8 +202,9 @@ static void fill_core(const struct cell_rounds *own, struct summary_cell *cell)
         length_ns += raw->busy_ticks == WIRE_NULL ? 0 : (double)raw->wall_ns;
     }
     cell->core_utilization = length_ns > 0 ? figure(busy_ns / length_ns) : no_figure("not_pinned");
-    cell->saturated = (cell->utilization.known && cell->utilization.value >= SUMMARY_SATURATED) ||
-                      (cell->core_utilization.known && cell->core_utilization.value >= SUMMARY_SATURATED);
+    double busy = fmax(cell->utilization.value, cell->core_utilization.value);
+    cell->busy_x = cell->utilization.known ? figure(busy) : cell->utilization;
+    cell->saturated = cell->busy_x.known && busy >= SUMMARY_SATURATED;
 }
 
 void summary_fill_windows(const struct cell_context *context, struct summary_cell *cell)
@@ -212,7 +213,7 @@ void summary_fill_windows(const struct cell_context *context, struct summary_cel
                       : context->own->count == 0                      ? "not_measured"
                       : cell->rate_per_s > 0 || cell->rate_factor > 0 ? "not_counted"
                                                                       : "closed_loop";
-    cell->core_utilization = no_figure(why);
+    cell->core_utilization = cell->busy_x = no_figure(why);
     cell->intended_ns.p50 = cell->intended_ns.clean_p50 = stats_unknown(why);
     fill_generator(context->own, cell, why);
     if (!cell->is_window || context->own->count == 0)

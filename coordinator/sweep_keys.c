@@ -59,6 +59,11 @@ static const struct sweep_word metric_words[] = {
     {.name = "throughput_per_s_core"},
     {.name = "utilization"},
     {.name = "ceiling_per_s_core"},
+    {.name = "core_utilization"},
+    {.name = "achieved_x"},
+    {.name = "lag_max_ns"},
+    {.name = "intended_wall_ns.p99"},
+    {.name = "intended_wall_ns.max"},
     {.name = NULL},
 };
 

@@ -110,6 +110,18 @@ static const struct column columns[] = {
     {"errors_seen", FIGURE, AT(errors_seen), 3},
     {"errors_lost", FIGURE, AT(errors_lost), 3},
     {"stall_overshoot_p50_ns", FIGURE, AT(stall_overshoot_p50_ns), 3},
+    {"arrivals", TEXT, AT(arrivals), 0},
+    {"rate_factor_x", REAL, AT(rate_factor), 6},
+    {"core_utilization", FIGURE, AT(core_utilization), 6},
+    {"offered_per_s_core", FIGURE, AT(offered_per_s_core), 3},
+    {"achieved_x", FIGURE, AT(achieved_x), 6},
+    {"skipped", FIGURE, AT(skipped), 3},
+    {"unfinished", FIGURE, AT(unfinished), 3},
+    {"lag_p50_ns", FIGURE, AT(lag_p50_ns), 3},
+    {"lag_max_ns", FIGURE, AT(lag_max_ns), 3},
+    {"intended_wall_p50_ns", VALUE, AT(intended_ns.p50), 3},
+    {"intended_wall_p99_ns", FIGURE, AT(intended_ns.p99), 3},
+    {"intended_wall_max_ns", FIGURE, AT(intended_ns.max), 3},
 };
 #define COLUMN_COUNT (sizeof columns / sizeof *columns)
 

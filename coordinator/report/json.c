@@ -133,6 +133,12 @@ static const struct field failure_fields[] = {
     CELL(time_to_error_ns, FIGURE, NS), CELL(wasted_cpu_ns, FIGURE, NS),  CELL(drain_ns, FIGURE, NS),
     CELL(orphans, FIGURE, COUNT),       CELL(errors_seen, FIGURE, COUNT), CELL(errors_lost, FIGURE, COUNT),
 };
+static const struct field window_fields[] = {
+    CELL(core_utilization, FIGURE, RATIO),  CELL(busy_x, FIGURE, RATIO),
+    CELL(offered_per_s_core, FIGURE, RATE), CELL(achieved_x, FIGURE, RATIO),
+    CELL(skipped, FIGURE, COUNT),           CELL(unfinished, FIGURE, COUNT),
+    CELL(lag_p50_ns, FIGURE, NS),           CELL(lag_max_ns, FIGURE, NS),
+};
 static const struct field stall_fields[] = {CELL(stall_overshoot_p50_ns, FIGURE, NS)};
 #undef CELL
 
@@ -247,6 +253,44 @@ static json_t *cell_workers(const struct summary_cell *cell)
     return list;
 }
 
+static json_t *cell_windows(const struct summary_cell *cell)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < cell->window_count; i++) {
+        const struct summary_window *from = &cell->windows[i];
+        json_t *window = json_object();
+        put_integer(window, "worker", from->worker);
+        put_integer(window, "block", from->block);
+        (void)json_object_set_new(window, "length_ns", number(from->length_ns, NS));
+        (void)json_object_set_new(window, "fanouts", number(from->fanouts, COUNT));
+        (void)json_object_set_new(window, "cpu_ns", number(from->cpu_ns, NS));
+        put_figure(window, "wakeups_per_fanout", &from->wakeups, COUNT);
+        (void)json_object_set_new(window, "utilization", number(from->thread_utilization, RATIO));
+        put_figure(window, "core_utilization", &from->core_utilization, RATIO);
+        (void)json_object_set_new(window, "throughput_per_s", number(from->throughput_per_s, RATE));
+        (void)json_object_set_new(window, "wall_p50_ns", number(from->latency_p50_ns, NS));
+        put_figure(window, "wall_p99_ns", &from->latency_p99_ns, NS);
+        (void)json_object_set_new(window, "clean", json_boolean(from->clean));
+        (void)json_array_append_new(list, window);
+    }
+    return list;
+}
+
+static void put_windows(json_t *object, const struct summary_cell *cell)
+{
+    const struct summary_figure factor = {cell->rate_factor > 0, cell->rate_factor,
+                                          "not_a_part_of_a_ceiling"};
+    if (!cell->is_window)
+        return;
+    put_text(object, "arrivals", cell->arrivals, "closed_loop");
+    put_figure(object, "rate_factor_x", &factor, RATIO);
+    (void)json_object_set_new(object, "saturated", json_boolean(cell->saturated));
+    PUT(object, cell, window_fields);
+    put_distribution(object, "intended_wall_ns", &cell->intended_ns,
+                     sizeof distribution_fields / sizeof *distribution_fields);
+    (void)json_object_set_new(object, "windows", cell_windows(cell));
+}
+
 static json_t *cell_object(const struct summary *summary, size_t index)
 {
     const struct summary_cell *cell = &summary->cells[index];
@@ -270,6 +314,7 @@ static json_t *cell_object(const struct summary *summary, size_t index)
         PUT(object, cell, failure_fields);
     if (cell->stalls)
         PUT(object, cell, stall_fields);
+    put_windows(object, cell);
     (void)json_object_set_new(object, "workers", cell_workers(cell));
     return object;
 }
@@ -346,6 +391,19 @@ static json_t *precision_object(const struct summary *summary, size_t index)
     put_integer(object, "rounds_most", row->most);
     put_integer(object, "processes", row->processes);
     put_figure(object, "missing_ns", &row->missing_ns, NS);
+    return object;
+}
+
+/* A rung of a ladder that was not measured since the core was saturated below it. */
+static json_t *left_out_object(const struct summary *summary, size_t index)
+{
+    const struct summary_group *group = &summary->groups[index];
+    if (!group->left_out)
+        return NULL;
+    json_t *object = json_object();
+    put_integer(object, "group", group->number);
+    (void)json_object_set_new(object, "title", text(group->title));
+    put_text(object, "reason", group->reason, "not_stored");
     return object;
 }
 
@@ -450,12 +508,16 @@ static void dump_member(const char *name, json_t *value, FILE *out)
 static void dump_list(const char *name, const struct summary *summary, size_t count,
                       json_t *(*make)(const struct summary *summary, size_t index), FILE *out)
 {
+    size_t made = 0;
     (void)fprintf(out, "\"%s\": [", name);
     for (size_t i = 0; i < count; i++) {
-        (void)fputs(i ? ",\n  " : "\n  ", out);
-        dump(make(summary, i), out);
+        json_t *entry = make(summary, i);
+        if (!entry) /* not one of them */
+            continue;
+        (void)fputs(made++ ? ",\n  " : "\n  ", out);
+        dump(entry, out);
     }
-    (void)fputs(count ? "\n]" : "]", out);
+    (void)fputs(made ? "\n]" : "]", out);
 }
 
 static json_t *environment(const struct summary *summary)
@@ -477,6 +539,8 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("capacity", summary, summary->capacity_count, capacity_object, out);
     (void)fputs(",\n", out);
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
+    (void)fputs(",\n", out);
+    dump_list("left_out", summary, summary->group_count, left_out_object, out);
     (void)fputs(",\n", out);
     dump_list("precision", summary, summary->precision_count, precision_object, out);
     (void)fputs(",\n", out);

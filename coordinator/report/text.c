@@ -380,6 +380,77 @@ static const char *woke_late(char *buf, const struct summary_cell *cell)
     return figure_duration(buf, cell->stall_overshoot_p50_ns.known, cell->stall_overshoot_p50_ns.value);
 }
 
+/* ---- of windows ---- */
+
+static const char *p99_wall(char *buf, const struct summary_cell *cell)
+{
+    return figure_duration(buf, cell->wall_ns.p99.known, cell->wall_ns.p99.value);
+}
+
+static const char *longest(char *buf, const struct summary_cell *cell)
+{
+    return figure_duration(buf, cell->wall_ns.max.known, cell->wall_ns.max.value);
+}
+
+static const char *p50_due(char *buf, const struct summary_cell *cell)
+{
+    return figure_duration(buf, cell->intended_ns.p50.known, cell->intended_ns.p50.value);
+}
+
+static const char *p99_due(char *buf, const struct summary_cell *cell)
+{
+    return figure_duration(buf, cell->intended_ns.p99.known, cell->intended_ns.p99.value);
+}
+
+static const char *worst_lag(char *buf, const struct summary_cell *cell)
+{
+    return figure_duration(buf, cell->lag_max_ns.known, cell->lag_max_ns.value);
+}
+
+static const char *percent(char *buf, bool known, double value)
+{
+    if (!known)
+        return figure_unknown(buf);
+    (void)snprintf(buf, FIGURE_BYTES, "%.1f%%", value * 100);
+    return buf;
+}
+
+static const char *achieved(char *buf, const struct summary_cell *cell)
+{
+    return percent(buf, cell->achieved_x.known, cell->achieved_x.value);
+}
+
+static const char *used(char *buf, const struct summary_cell *cell)
+{
+    return percent(buf, cell->busy_x.known, cell->busy_x.value);
+}
+
+static const char *per_core(char *buf, const struct summary_cell *cell)
+{
+    return figure_rate(buf, cell->throughput_per_s_core.known, cell->throughput_per_s_core.value);
+}
+
+static const char *offered(char *buf, const struct summary_cell *cell)
+{
+    return figure_rate(buf, cell->offered_per_s_core.known, cell->offered_per_s_core.value);
+}
+
+static const struct column closed_columns[] = {
+    {"p50 wall", 10, p50_wall},
+    {"p99", 9, p99_wall},
+    {"max", 9, longest},
+    {"CPU", 9, cpu},
+    {"wake-ups", 9, wakeups},
+    {"per s", 10, per_core},
+    {"used", 7, used},
+    {"verdict", 12, verdict},
+    {NULL, 0, NULL},
+};
+static const struct column open_columns[] = {
+    {"offered", 9, offered}, {"achieved", 9, achieved}, {"p50 due", 10, p50_due},
+    {"p99 due", 9, p99_due}, {"p99", 9, p99_wall},      {"worst lag", 10, worst_lag},
+    {"used", 7, used},       {"verdict", 12, verdict},  {NULL, 0, NULL},
+};
 static const struct column wait_columns[] = {
     {"p50 wall", 10, p50_wall},
     {"interval", 20, interval},
@@ -514,6 +585,8 @@ static void note_flag(struct line *line, const struct summary *summary, const st
 static void print_notes(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
+    note_flag(&line, summary, group, SUMMARY_FLAG_SATURATED);
+    note_flag(&line, summary, group, SUMMARY_FLAG_GENERATOR_LIMITED);
     for (int flag = SUMMARY_FLAG_CALIBRATION_UNSTABLE; flag <= SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT; flag++)
         note_flag(&line, summary, group, flag);
     if (line.length)
@@ -569,11 +642,22 @@ static void print_precision(FILE *out, const struct summary *summary, const stru
     line_print(&line, out);
 }
 
+static const struct column *columns_for(const struct summary_group *group)
+{
+    if (group->windows)
+        return group->rate_per_s > 0 ? open_columns : closed_columns;
+    return group->stalls ? stall_columns : group->waits ? wait_columns : no_wait_columns;
+}
+
 static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
-    line_add(&line, "%s: %lld round%s per core", group->title, (long long)group->rounds,
-             plural(group->rounds));
+    char length[FIGURE_BYTES];
+    line_add(&line, "%s: %lld %s%s", group->title, (long long)group->rounds,
+             group->windows ? "window" : "round", plural(group->rounds));
+    if (group->windows)
+        line_add(&line, " of %s", figure_duration(length, true, (double)group->window_ns));
+    line_add(&line, " per core");
     if (group->processes > 1)
         line_add(&line, " in each of %lld processes", (long long)group->processes);
     if (group->ci_level > 0)
@@ -584,10 +668,7 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         print_not_measured(out, group);
         return;
     }
-    print_rows(out, summary, group,
-               group->stalls  ? stall_columns
-               : group->waits ? wait_columns
-                              : no_wait_columns);
+    print_rows(out, summary, group, columns_for(group));
     if (group->may_fail) {
         (void)fputs(group->fails ? "when children fail:\n" : "when the time is up:\n", out);
         print_rows(out, summary, group, failure_columns);
@@ -596,6 +677,17 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
     print_lack(out, summary, group);
     print_precision(out, summary, group);
     print_notes(out, summary, group);
+}
+
+/* Rungs beyond saturation, a line each. */
+static void print_left_out(FILE *out, const struct summary *summary, size_t index)
+{
+    const struct summary_group *group = &summary->groups[index];
+    struct line line = {.length = 0};
+    if (index == 0 || !summary->groups[index - 1].left_out)
+        (void)fputc('\n', out);
+    line_add(&line, "%s: left out, %s", group->title, group->reason ? group->reason : "no need for it");
+    line_print(&line, out);
 }
 
 /* ---- several cores ---- */
@@ -848,7 +940,10 @@ int report_text(const struct summary *summary, FILE *out)
     print_disturbers(out, summary);
     print_disturbance(out, summary);
     for (size_t i = 0; i < summary->group_count; i++)
-        print_group(out, summary, &summary->groups[i]);
+        if (summary->groups[i].left_out)
+            print_left_out(out, summary, i);
+        else
+            print_group(out, summary, &summary->groups[i]);
     print_runtimes(out, summary);
     text_print_capacity(summary, out);
     print_scaling(out, summary);
