@@ -444,7 +444,7 @@ static void a_newer_schema_is_refused_by_name(void **state)
         struct error err = {0};
         assert_int_equal(store_open(dir, (enum store_mode)mode, &store, &err), -1);
         assert_non_null(strstr(err.text, "schema is version 99"));
-        assert_non_null(strstr(err.text, "knows up to 2"));
+        assert_non_null(strstr(err.text, "knows up to 3"));
         assert_int_equal(err.kind, ERROR_USAGE);
     }
     assert_null(store);
@@ -455,9 +455,9 @@ static void an_older_schema_says_what_to_do(void **state)
     static const struct {
         const char *sql, *told;
     } rows[] = {
-        {"UPDATE meta SET value = '1' WHERE key = 'schema_version'", "(schema version 1, this one reads 2)"},
+        {"UPDATE meta SET value = '1' WHERE key = 'schema_version'", "(schema version 1, this one reads 3)"},
         {"DROP VIEW counted_rounds; ALTER TABLE groups DROP COLUMN precision", /* nobody raised the version */
-         "(schema version 2 without groups.precision, this one reads 2)"},
+         "(schema version 3 without groups.precision, this one reads 3)"},
         {"DROP TABLE events", "without events.at_ns"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
