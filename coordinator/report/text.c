@@ -437,19 +437,19 @@ static const char *offered(char *buf, const struct summary_cell *cell)
 
 static const struct column closed_columns[] = {
     {"p50 wall", 10, p50_wall},
-    {"p99", 9, p99_wall},
-    {"max", 9, longest},
-    {"CPU", 9, cpu},
+    {"p99", 8, p99_wall},
+    {"max", 8, longest},
+    {"CPU", 8, cpu},
     {"wake-ups", 9, wakeups},
-    {"per s", 10, per_core},
+    {"per s", 12, per_core},
     {"used", 7, used},
     {"verdict", 12, verdict},
     {NULL, 0, NULL},
 };
 static const struct column open_columns[] = {
-    {"offered", 9, offered}, {"achieved", 9, achieved}, {"p50 due", 10, p50_due},
-    {"p99 due", 9, p99_due}, {"p99", 9, p99_wall},      {"worst lag", 10, worst_lag},
-    {"used", 7, used},       {"verdict", 12, verdict},  {NULL, 0, NULL},
+    {"offered", 11, offered}, {"achieved", 9, achieved}, {"p50 due", 9, p50_due},
+    {"p99 due", 9, p99_due},  {"p99", 8, p99_wall},      {"worst lag", 10, worst_lag},
+    {"used", 7, used},        {"verdict", 12, verdict},  {NULL, 0, NULL},
 };
 static const struct column wait_columns[] = {
     {"p50 wall", 10, p50_wall},
