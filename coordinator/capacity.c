@@ -10,12 +10,13 @@
 
 /* ---- Points ---- */
 
-enum column { CPU, WAKEUPS, UTILIZATION, THROUGHPUT, LATENCY, COLUMNS };
+enum column { CPU, WAKEUPS, THREAD, UTILIZATION, THROUGHPUT, LATENCY, COLUMNS };
 
 static double column_of(const struct capacity_window *window, enum column column)
 {
-    const double columns[COLUMNS] = {window->cpu_ns, window->wakeups, window->utilization,
-                                     window->throughput_per_s, window->latency_p50_ns};
+    const double columns[COLUMNS] = {
+        window->cpu_ns,      window->wakeups,          window->thread_utilization,
+        window->utilization, window->throughput_per_s, window->latency_p50_ns};
     return columns[column];
 }
 
@@ -34,6 +35,7 @@ static void fill_medians(struct capacity_point *point, struct rng *rng)
         medians[column] = stats_median_in_place(values + column * load->count, load->count);
     point->cpu_ns = medians[CPU];
     point->wakeups = medians[WAKEUPS];
+    point->thread_utilization = medians[THREAD];
     point->utilization = medians[UTILIZATION];
     point->throughput_per_s = medians[THROUGHPUT];
     point->latency_p50_ns = medians[LATENCY];
@@ -68,8 +70,8 @@ struct capacity_points capacity_points_of(const struct capacity_loads *loads)
         *point = (struct capacity_point){
             .clients = (double)load->clients, .load = load, .in_phase = load->together || load->clients == 1};
         fill_medians(point, NULL);
-        point->fits = loads->waits && point->in_phase && point->utilization <= CAPACITY_FIT_UTILIZATION &&
-                      point->cpu_ns > 0;
+        point->fits = loads->waits && point->in_phase &&
+                      point->thread_utilization <= CAPACITY_FIT_UTILIZATION && point->cpu_ns > 0;
         points.fitting += point->fits;
         points.windows += (int64_t)load->count;
     }
@@ -95,13 +97,18 @@ void capacity_points_draw(const struct capacity_points *points, struct rng *rng,
 /* NAN: not defined in this picture. */
 enum figure { WORK, WAKEUP, WORKING_SET, PREDICTED, MEASURED, ERROR, KNEE, IN_TIME, FIGURES };
 
+static bool is_saturated(const struct capacity_point *point)
+{
+    return point->utilization >= CAPACITY_SATURATED && point->thread_utilization >= CAPACITY_OWN_SHARE;
+}
+
 /* The load whose throughput is the ceiling: the highest among those that kept their core busy; -1: none did. */
 static ptrdiff_t find_ceiling(const struct capacity_points *points)
 {
     ptrdiff_t found = -1;
     for (size_t i = 0; i < points->count; i++) {
         const struct capacity_point *point = &points->at[i];
-        if (point->load->timed && point->utilization >= CAPACITY_SATURATED &&
+        if (point->load->timed && is_saturated(point) &&
             (found < 0 || point->throughput_per_s > points->at[found].throughput_per_s))
             found = (ptrdiff_t)i;
     }
@@ -264,8 +271,8 @@ static void find_busiest(const struct capacity_points *points, struct capacity_c
 {
     for (size_t i = 0; i < points->count; i++) {
         const struct capacity_point *point = &points->at[i];
-        if (point->load->timed && point->utilization > curve->busiest_utilization) {
-            curve->busiest_utilization = point->utilization;
+        if (point->load->timed && point->thread_utilization > curve->busiest_utilization) {
+            curve->busiest_utilization = point->thread_utilization;
             curve->busiest_clients = point->load->clients;
         }
     }
@@ -295,12 +302,24 @@ static double root_mean_square(const double *values, size_t count)
     return count > 0 ? sqrt(sum / (double)count) : 0;
 }
 
+/* The hardest load found no time left on its core, and had not taken it itself. */
+static bool hardest_is_shared(const struct capacity_points *points)
+{
+    const struct capacity_point *hardest = NULL;
+    for (size_t i = 0; i < points->count; i++)
+        if (points->at[i].load->timed)
+            hardest = &points->at[i];
+    return hardest && hardest->utilization >= CAPACITY_SATURATED && !is_saturated(hardest);
+}
+
 /* The figures by value, and why those are not known that are not. */
 static void set_figures(const struct capacity_points *points, const double *figures, ptrdiff_t ceiling,
                         struct capacity_curve *curve, struct stats_estimate *const *estimates)
 {
     const char *unpredicted = why_not_predicted(points, curve);
-    const char *unmeasured = curve->busiest_clients > 0 ? "never_saturated" : "no_windows";
+    const char *unmeasured = curve->busiest_clients == 0 ? "no_windows"
+                             : hardest_is_shared(points) ? "core_shared"
+                                                         : "never_saturated";
     const char *whys[FIGURES] = {
         [WORK] = unpredicted,        [WAKEUP] = unpredicted,
         [WORKING_SET] = unpredicted, [PREDICTED] = unpredicted,

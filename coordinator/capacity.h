@@ -13,8 +13,10 @@
  *
  *     ceiling = 1 / (work + growth x ...(K*)),  K* = the knee: the clients at which K* / latency of one = ceiling
  *
- * The ceiling that was measured is the highest throughput of a load that kept its core busy (CAPACITY_SATURATED); it never
- * enters the fit, so that error_x = measured / predicted can be wrong.
+ * The ceiling that was measured is the highest throughput of a load that kept its core busy (CAPACITY_SATURATED) with the
+ * measured thread itself (CAPACITY_OWN_SHARE: what the kernel does on its behalf is not in its CPU time, what others do on
+ * its core is no ceiling of its own); it never enters the fit, so that error_x = measured / predicted can be wrong.
+ * Everywhere else utilization is that of the thread: others on the core leave what a fan-out costs as it is, or nearly so.
  *
  * A job that does not wait keeps its core busy with one client: its work is the CPU of the least load, measured round by
  * round; the ceiling is what windows of many clients reach.
@@ -35,6 +37,7 @@
 
 #define CAPACITY_FIT_UTILIZATION 0.5
 #define CAPACITY_SATURATED       0.98
+#define CAPACITY_OWN_SHARE       0.9 /* of a saturated core's time that the measured thread has, at least */
 #define CAPACITY_DRAWS           2000
 #define CAPACITY_LATENCY_GROWTH  1.1
 #define CAPACITY_MOST_CLIENTS    65536
@@ -42,10 +45,10 @@
 
 /* What one core did in one window, or in one plain round. */
 struct capacity_window {
-    double cpu_ns;  /* per fan-out, > 0 */
-    double wakeups; /* per fan-out */
-    double
-        utilization; /* of the core: the greater of thread CPU and the CPU's own busy time, over wall time */
+    double cpu_ns;             /* per fan-out, > 0 */
+    double wakeups;            /* per fan-out */
+    double thread_utilization; /* CPU time of the measured thread over wall time */
+    double utilization;        /* the greater of that and of the CPU's own busy time, whoever used it */
     double throughput_per_s;
     double latency_p50_ns, latency_p99_ns; /* p99: 0 where it is not known */
 };
@@ -85,13 +88,14 @@ struct capacity_curve {
     struct stats_estimate
         clients_in_time; /* before latency p50 exceeds CAPACITY_LATENCY_GROWTH of the least load's */
 
-    int64_t ceiling_clients;    /* of the load that gave measured_per_s_core; 0 without */
-    double busiest_utilization; /* of all windows' loads, and where; 0 without windows */
+    int64_t ceiling_clients; /* of the load that gave measured_per_s_core; 0 without */
+    double
+        busiest_utilization; /* of the thread, the greatest of all windows' loads, and where; 0 without windows */
     int64_t busiest_clients;
 };
 
 /* The curve of some loads.  Words for what is not known: `no_loads`, `too_few_loads` (in the fit), `work_not_separable` (the
- * fit leaves it 0), `does_not_wait`, `no_windows`, `never_saturated`, `latency_not_reached`. */
+ * fit leaves it 0), `does_not_wait`, `no_windows`, `never_saturated`, `core_shared` (busy, but with others), `latency_not_reached`. */
 void capacity_fit(const struct capacity_loads *loads, uint64_t seed, struct capacity_curve *ret);
 
 /* CPU per fan-out at this many clients, ns. */

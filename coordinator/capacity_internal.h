@@ -9,7 +9,7 @@
 
 /* A load by its medians, or by those of a bootstrap draw of its windows. */
 struct capacity_point {
-    double clients, cpu_ns, wakeups, utilization, throughput_per_s, latency_p50_ns;
+    double clients, cpu_ns, wakeups, thread_utilization, utilization, throughput_per_s, latency_p50_ns;
     const struct capacity_load *load;
     bool in_phase; /* may stand on a curve of CPU against clients */
     bool fits;     /* may enter the fit */

@@ -11,6 +11,7 @@
 static struct capacity_window of_window(const struct summary_window *from)
 {
     return (struct capacity_window){.cpu_ns = from->cpu_ns,
+                                    .thread_utilization = from->thread_utilization,
                                     .utilization = from->utilization,
                                     .throughput_per_s = from->throughput_per_s,
                                     .latency_p50_ns = from->latency_p50_ns,

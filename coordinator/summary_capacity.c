@@ -16,6 +16,7 @@ static struct capacity_window of_window(const struct summary_window *from)
 {
     return (struct capacity_window){.cpu_ns = from->cpu_ns,
                                     .wakeups = from->wakeups.known ? from->wakeups.value : 0,
+                                    .thread_utilization = from->thread_utilization,
                                     .utilization = from->utilization,
                                     .throughput_per_s = from->throughput_per_s,
                                     .latency_p50_ns = from->latency_p50_ns,
@@ -29,6 +30,7 @@ static struct capacity_window of_round(const struct summary_cell *cell, const st
     double wakeups = cell->wakeups_per_fanout.known ? cell->wakeups_per_fanout.value : 0;
     return (struct capacity_window){.cpu_ns = from->cpu_ns,
                                     .wakeups = wakeups,
+                                    .thread_utilization = from->cpu_ns / from->wall_ns,
                                     .utilization = from->cpu_ns / from->wall_ns,
                                     .throughput_per_s = NS_PER_S / from->wall_ns,
                                     .latency_p50_ns = from->wall_ns};

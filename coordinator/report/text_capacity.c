@@ -16,7 +16,10 @@ static const struct summary_cell *cell_of(const struct summary *summary, const s
 static void tell_busiest(struct line *line, const struct summary_capacity *row)
 {
     char clients[FIGURE_BYTES];
-    if (row->curve.busiest_clients > 0)
+    const char *why = row->curve.measured_per_s_core.why;
+    if (why && strcmp(why, "core_shared") == 0)
+        line_add(line, "others were on its core");
+    else if (row->curve.busiest_clients > 0)
         line_add(line, "never saturated: %.2f at %s client%s", row->curve.busiest_utilization,
                  figure_whole(clients, true, (double)row->curve.busiest_clients),
                  row->curve.busiest_clients == 1 ? "" : "s");

@@ -105,6 +105,7 @@ static void read_loads(const double *numbers, size_t count, bool waits, struct l
     for (size_t i = 0; i < count; i++, numbers += 6) {
         ret->windows[i] = (struct capacity_window){.cpu_ns = numbers[1],
                                                    .wakeups = numbers[2],
+                                                   .thread_utilization = numbers[3],
                                                    .utilization = numbers[3],
                                                    .throughput_per_s = numbers[4],
                                                    .latency_p50_ns = numbers[5]};

@@ -85,6 +85,7 @@ static void make(const struct rule *rule, int64_t most, size_t windows, uint64_t
             double latency_ns = fmax(rule->delay_ns + cpu_ns, K * cpu_ns);
             last_windows(ret)[i] = (struct capacity_window){.cpu_ns = cpu_ns,
                                                             .wakeups = wakeups,
+                                                            .thread_utilization = K * cpu_ns / latency_ns,
                                                             .utilization = K * cpu_ns / latency_ns,
                                                             .throughput_per_s = K / latency_ns * 1e9,
                                                             .latency_p50_ns = latency_ns};
@@ -107,6 +108,7 @@ static void make_published(const struct published *rows, size_t count, double wa
         last_windows(ret)[0] =
             (struct capacity_window){.cpu_ns = rows[i].cpu_us * US,
                                      .wakeups = wakeups_of_one / (double)rows[i].clients,
+                                     .thread_utilization = rows[i].cpu_us * rows[i].throughput_per_s * 1e-6,
                                      .utilization = rows[i].cpu_us * rows[i].throughput_per_s * 1e-6,
                                      .throughput_per_s = rows[i].throughput_per_s,
                                      .latency_p50_ns = 10 * MS};
@@ -207,19 +209,43 @@ static void test_saturated_and_staggered_loads_never_enter_the_fit(void **state)
     make(&gather, 128, 1, 1, &made);
     capacity_fit(&made.loads, 1, &before);
     for (size_t i = 0; i < made.loads.count; i++)
-        if (made.windows[i][0].utilization > CAPACITY_FIT_UTILIZATION)
+        if (made.windows[i][0].thread_utilization > CAPACITY_FIT_UTILIZATION)
             made.windows[i][0].cpu_ns *= 3;
     add_load(&made, 8, 1);
     made.at[made.loads.count - 1].together = false;
-    last_windows(&made)[0] = (struct capacity_window){9 * US, 1, 0.1, 700, 10 * MS, 0};
+    last_windows(&made)[0] = (struct capacity_window){9 * US, 1, 0.1, 0.1, 700, 10 * MS, 0};
     capacity_fit(&made.loads, 1, &after);
     assert_close(after.predicted_per_s_core.value, before.predicted_per_s_core.value, 1e-12);
     assert_int_equal(after.loads_fitted, before.loads_fitted);
 
     for (size_t i = 0; i < made.loads.count; i++)
-        made.windows[i][0].cpu_ns *= made.windows[i][0].utilization <= CAPACITY_FIT_UTILIZATION ? 2 : 1;
+        made.windows[i][0].cpu_ns *=
+            made.windows[i][0].thread_utilization <= CAPACITY_FIT_UTILIZATION ? 2 : 1;
     capacity_fit(&made.loads, 1, &after);
     assert_true(after.predicted_per_s_core.value < 0.6 * before.predicted_per_s_core.value);
+}
+
+static void test_a_core_that_others_use_is_no_ceiling(void **state)
+{
+    (void)state;
+    struct made made;
+    struct capacity_curve alone, shared;
+    make(&gather, 128, 1, 1, &made);
+    capacity_fit(&made.loads, 1, &alone);
+    for (size_t i = 0; i < made.loads.count; i++) {
+        made.windows[i][0].utilization = 1; /* somebody is there at every load */
+        if (made.windows[i][0].thread_utilization > 0.8)
+            made.windows[i][0].thread_utilization = 0.8;
+    }
+    capacity_fit(&made.loads, 1, &shared);
+    assert_why(&shared.measured_per_s_core, "core_shared");
+    assert_close(shared.busiest_utilization, 0.8, 1e-12);
+    assert_close(shared.predicted_per_s_core.value, alone.predicted_per_s_core.value, 1e-9);
+
+    made.windows[made.loads.count - 1][0].thread_utilization =
+        0.95; /* interrupts take 5 %: a ceiling all the same */
+    capacity_fit(&made.loads, 1, &shared);
+    assert_int_equal(shared.ceiling_clients, 128);
 }
 
 static void test_intervals_hold_and_shrink(void **state)
@@ -321,13 +347,14 @@ static void test_a_job_that_does_not_wait(void **state)
     for (int64_t clients = 1; clients <= 4; clients *= 2) {
         add_load(&made, clients, 1);
         last_windows(&made)[0] = (struct capacity_window){.cpu_ns = 19 * US + US * (double)clients,
+                                                          .thread_utilization = 1,
                                                           .utilization = 1,
                                                           .throughput_per_s = 1e9 / (20.5 * US),
                                                           .latency_p50_ns = 20 * US * (double)clients};
     }
     add_load(&made, 1, 1);
     made.at[made.loads.count - 1].timed = false;
-    last_windows(&made)[0] = (struct capacity_window){20.2 * US, 0, 1, 1e9 / (20.2 * US), 20.2 * US, 0};
+    last_windows(&made)[0] = (struct capacity_window){20.2 * US, 0, 1, 1, 1e9 / (20.2 * US), 20.2 * US, 0};
     capacity_fit(&made.loads, 1, &curve);
     assert_false(curve.fitted);
     assert_close(curve.work_ns.value, 20.2 * US, 1e-12); /* of the plain rounds */
@@ -582,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_noise_alone_makes_no_third_term),
         cmocka_unit_test(test_the_prototype_of_the_lab),
         cmocka_unit_test(test_saturated_and_staggered_loads_never_enter_the_fit),
+        cmocka_unit_test(test_a_core_that_others_use_is_no_ceiling),
         cmocka_unit_test(test_intervals_hold_and_shrink),
         cmocka_unit_test(test_equal_input_gives_equal_output),
         cmocka_unit_test(test_too_little_says_so),
