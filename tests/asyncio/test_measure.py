@@ -6,11 +6,12 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 import unittest
 from time import monotonic_ns, sleep
 
 import paths
-from corefan_worker import loops
+from corefan_worker import arrivals, loops, window
 from corefan_worker.arms import ARMS
 from corefan_worker.jobs import JOBS, Tally, UnusableJob, load, load_all
 from corefan_worker.slices import CannotRun, Engine, Go, Slice, Stopped
@@ -98,6 +99,99 @@ class Rounds(Case):
         self.assertIsNotNone(self.one("sequential", stall={"children": 1, "cpu_ns": MS})["stall_overshoot_p50_ns"])
         self.assertIsNone(self.one("gather", stall={"children": 4, "cpu_ns": MS})["stall_overshoot_p50_ns"])
         self.assertIsNone(self.one("gather")["stall_overshoot_p50_ns"])
+
+
+class Windows(Case):
+    """On the real loops; the rules are tested in virtual time (test_windows.py)."""
+
+    def window(self, arm, **more):
+        return self.one(arm, **{**dict(prepare=False, duration_ns=40 * MS), **more})
+
+    def check(self, values, arm):
+        self.assertIsNone(values["error"])
+        self.assertEqual(values["max_in_flight"], {"sequential": 1, "empty": 0}.get(arm, 4))
+        self.assertGreaterEqual(values["wall_ns"], 40 * MS)
+        self.assertGreater(values["fanouts"], 0)
+        self.assertGreater(values["cpu_ns"], 0)
+        self.assertIsNotNone(values["wakeups"])
+        self.assertGreaterEqual(values["start_ns"], values["launch_ns"])
+        self.assertIsNotNone(values["switches_voluntary"])
+
+    def test_closed_loops(self):
+        for kind in KINDS:
+            for arm in ARMS:
+                for job, delay in (("sleep", 3 * MS), ("noop", 0), ("cpu", MS // 10)):
+                    with self.subTest(kind, arm=arm, job=job):
+                        values = self.window(arm, kind=kind, job=job, delay_ns=delay, clients=3, phase="staggered")
+                        self.check(values, arm)
+                        self.assertEqual(values["fanouts"] % 3, 0)
+                        self.assertEqual(sum(values["latency"]["counts"][1::2]), values["fanouts"])
+                        if arm == "empty":
+                            self.assertEqual(values["children"], 0)
+                        else:
+                            self.assertLessEqual(abs(values["children"] - 4 * values["fanouts"]), 12)
+                        self.assertEqual(values["overshoot_p50_ns"] is None, job != "sleep" or arm == "empty")
+
+    def test_open_loops(self):
+        for kind in KINDS:
+            for arm in ARMS:
+                with self.subTest(kind, arm=arm):
+                    values = self.window(arm, kind=kind, delay_ns=MS, rate_per_s=500)
+                    self.check(values, arm)
+                    started = values["offered"] - values["skipped"] - values["unfinished"]
+                    self.assertEqual(sum(values["latency"]["counts"][1::2]), started)
+                    self.assertEqual(sum(values["latency_intended"]["counts"][1::2]), started)
+                    self.assertGreaterEqual(values["lag_max_ns"], values["lag_p50_ns"])
+                    self.assertGreaterEqual(values["lag_p50_ns"], 0)  # the kernel's timer is never early
+
+    def test_own_coroutines_are_counted(self):
+        async def mine(index):
+            await asyncio.sleep(0.001)
+            if index == 2:
+                raise ValueError("out of stock")
+
+        for arm in ("gather", "gather-return-exceptions", "taskgroup"):
+            values = self.window(arm, own={"mine": mine}, job="mine", clients=2)
+            self.assertIsNone(values["error"])
+            self.assertGreaterEqual(values["errors_seen"], values["fanouts"])
+
+    def test_a_stall_is_burnt_by_each_fan_out(self):
+        values = self.window("gather", stall={"children": 2, "cpu_ns": MS})
+        self.assertGreaterEqual(values["cpu_ns"], values["fanouts"] * 2 * MS)
+
+    def test_collector(self):
+        async def make_cycles(index):
+            for _ in range(1000):
+                cycle = []
+                cycle.append(cycle)
+            await asyncio.sleep(0)
+
+        for mode, runs in ((None, True), ("on", True), ("off", False), ("freeze", True)):
+            values = self.window("gather", own={"rubbish": make_cycles}, job="rubbish", gc=mode)
+            self.assertEqual(values["gc_runs"] > 0, runs, mode)
+            self.assertTrue(gc.isenabled())
+        values = self.window("gather", own={"rubbish": make_cycles}, job="rubbish", calibrated=True)
+        self.assertGreater(values["gc_runs"], 0)  # as a user has it, also where a round would be calibrated
+
+    def test_as_many_warm_ups_as_asked_for(self):
+        cells = [dict(cell(0, "gather", clients=2, duration_ns=20 * MS), warmup=2)]
+        values = self.measure(cells, 1)[0]
+        self.assertEqual((self.prepared[0]["warmups"], self.prepared[0]["loops"]), (2, 1))
+        self.assertEqual(self.prepared[0]["flags"], [])
+        self.assertIsNone(values["error"])
+
+    def test_a_start_is_kept_and_nothing_is_drawn_after_it(self):
+        engine = self.engine()
+        whole = Slice(engine, {"seed": 1, "blocks": 1, "cells": [cell(0, "gather", rate_per_s=20_000, duration_ns=50 * MS)]})
+        at = time.monotonic_ns() + 100 * MS
+        drawn = []
+        draw = arrivals.schedule
+        self.addCleanup(setattr, window, "schedule", draw)
+        window.schedule = lambda *words: (drawn.append(time.monotonic_ns()), draw(*words))[1]
+        values = whole.go(Go(0, 1, start_at_ns=at))[0]
+        self.assertLess(drawn[0], at)
+        self.assertGreaterEqual(values["launch_ns"], at)
+        self.assertEqual(values["intended_start_ns"], at)
 
 
 class Tallies(unittest.TestCase):
@@ -265,7 +359,7 @@ class Faults(Case):
         for wrong, part in [
             (dict(arm="juggle"), "juggle"),
             (dict(arm="gather", job="dig"), "dig"),
-            (dict(arm="gather", clients=2, duration_ns=10), "windows"),
+            (dict(arm="gather", clients=2), "cell 0: .*need a duration_ns"),
             (dict(arm="gather", job="noop", calibrated=True, fail={"children": 1}), "fail"),
             (dict(arm="gather", job="cpu", stall={"children": 1, "cpu_ns": 1}), "stall"),
         ]:
@@ -327,10 +421,12 @@ engine = Engine(loops.make("asyncio", eager), eager, {}, 600_000, lambda rounds:
 cells = [dict(cell=n, arm=arm, job=job, fanout=3, delay_ns=delay, warmup=1, calibrated=job == "noop")
          for n, (arm, job, delay) in enumerate([("tasks", "noop", 0), ("gather", "noop", 0), ("tasks", "sleep", 2_000_000),
                                                 ("gather", "sleep", 2_000_000), ("sequential", "sleep", 2_000_000)])]
+window = dict(arm="gather", job="sleep", fanout=3, delay_ns=2_000_000, warmup=1, duration_ns=20_000_000)
+cells += [dict(window, cell=5, clients=3), dict(window, cell=6, rate_per_s=500.0)]
 whole = Slice(engine, {"seed": 1, "blocks": 1, "cells": cells})
 whole.prepare()
 rounds = sorted(whole.go(Go(0, 1)), key=lambda one: one["cell"])
-assert [one.get("error") for one in rounds] == [None] * 5, rounds
+assert [one.get("error") for one in rounds] == [None] * 7, rounds
 print(*[one["max_in_flight"] for one in rounds])
 """
 
@@ -344,7 +440,7 @@ print(*[one["max_in_flight"] for one in rounds])
                 self.assertEqual(got.returncode, 0, got.stderr)
                 words = [python, "-c", "import sys; print(sys.version_info >= (3, 12))"]
                 eager = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == "True"
-                self.assertEqual(got.stdout.split(), ["1" if eager else "3", "3", "3", "3", "1"])
+                self.assertEqual(got.stdout.split(), ["1" if eager else "3", "3", "3", "3", "1", "3", "3"])
 
 
 if __name__ == "__main__":

@@ -85,6 +85,13 @@ class Readiness(unittest.TestCase):
     def test_slow_rounds_as_often_as_asked(self):
         self.assertEqual(self.warmed([100] * 60, at_least=2, wall=400 * MS), (2, "done"))
 
+    def test_windows_as_often_as_asked_whatever_they_show(self):
+        warmup = readiness.Warmup(2, long=True)
+        for wall in (MS, 3000 * MS):
+            self.assertEqual(warmup.verdict(), "more")
+            warmup.add(100, wall, faults=7)
+        self.assertEqual(warmup.verdict(), "done")
+
     def test_a_first_value_that_sticks_out_is_warmed_away(self):
         self.assertEqual(self.warmed([900, 101, 100, 102, 99, 100, 101]), (6, "done"))
 

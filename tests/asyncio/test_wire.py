@@ -133,12 +133,5 @@ class Results(unittest.TestCase):
         self.assertTrue(all(len(p["rounds"][-1]["error"].encode()) <= 4096 for p in parts))
 
 
-class Histograms(unittest.TestCase):
-    def test_indexes_of_the_specification(self):
-        for value, index in [(0, 0), (1023, 1023), (1024, 1024), (2047, 2047), (2048, 2048), (2049, 2048), (4095, 3071),
-                             (4096, 3072), (10_000_000, 14532), (10**18, 51952)]:
-            self.assertEqual(wire.histogram_index(value, 3, 1), index)
-
-
 if __name__ == "__main__":
     unittest.main()

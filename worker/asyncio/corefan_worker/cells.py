@@ -38,6 +38,7 @@ class Cell:
     clients: int = 1
     phase: str = "together"
     rate_per_s: float = 0.0
+    arrivals: str = "poisson"
     duration_ns: int = 0
     warmup: int = 0
     timeout_ns: int = 0
@@ -59,9 +60,9 @@ class Cell:
     @property
     def window(self) -> bool:
         """Measured as a window of many fan-outs, not as one."""
-        return self.duration_ns > 0
+        return self.duration_ns > 0 or self.clients > 1 or self.rate_per_s > 0
 
     @property
     def collector(self) -> str:
-        """on, off or freeze: unless told otherwise off for what is too short to time alone, else as a user has it."""
-        return self.gc or ("off" if self.calibrated else "on")
+        """on, off or freeze: unless told otherwise off for what is calibrated, else as a user has it."""
+        return self.gc or ("off" if self.calibrated and not self.window else "on")

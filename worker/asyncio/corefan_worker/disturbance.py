@@ -94,8 +94,17 @@ class PinnedCpu:
         text = (self._frequency.text() or "").strip()
         return int(text) if text.isdigit() else None
 
-    def steal_ticks(self) -> int | None:
-        """Dear on a large machine, and in ticks: once per block."""
+    def _ticks(self) -> list[int] | None:
+        """user, nice, system, idle, iowait, irq, softirq, steal.  Dear on a large machine: once per block, or window."""
         text = self._stat.text(256 * ((self._cpu or 0) + 2))
-        match = re.search(rf"^cpu{self._cpu} (?:\d+ ){{7}}(\d+)", text or "", re.MULTILINE)
-        return int(match[1]) if match else None
+        match = re.search(rf"^cpu{self._cpu}((?: \d+){{8}})", text or "", re.MULTILINE)
+        return [int(word) for word in match[1].split()] if match else None
+
+    def steal_ticks(self) -> int | None:
+        ticks = self._ticks()
+        return ticks[7] if ticks is not None else None
+
+    def busy_ticks(self) -> int | None:
+        """All but idle and iowait."""
+        ticks = self._ticks()
+        return sum(ticks) - ticks[3] - ticks[4] if ticks is not None else None

@@ -83,15 +83,30 @@ async def timed(arm: Arm, child: Child, fanout: int, loops: int) -> Timed:
     return Timed(wall0, wall1 - wall0, cpu1 - cpu0, value, error)
 
 
-def errors_seen(outcome: Timed) -> int:
-    """Errors that reached the caller: raised, members of a group, or in their slots."""
-    if outcome.error is not None:
-        members = getattr(outcome.error, "exceptions", None)
+def errors_seen(value: Any, error: BaseException | None) -> int:
+    """Errors that reached the caller of an arm: raised, members of a group, or in their slots."""
+    if error is not None:
+        members = getattr(error, "exceptions", None)
         if members is not None:
             return len(members)
-        return 0 if isinstance(outcome.error, asyncio.CancelledError) else 1
-    values = outcome.value if isinstance(outcome.value, list) else []
-    return sum(isinstance(value, Exception) for value in values)
+        return 0 if isinstance(error, asyncio.CancelledError) else 1
+    values = value if isinstance(value, list) else []
+    return sum(isinstance(entry, Exception) for entry in values)
+
+
+def counter_values(before: Sample, after: Sample) -> Round:
+    """What the counters say of what was between them."""
+    return {
+        "switches_voluntary": after.switches_voluntary - before.switches_voluntary,
+        "switches_involuntary": after.switches_involuntary - before.switches_involuntary,
+        "faults_minor": after.faults_minor - before.faults_minor,
+        "faults_major": after.faults_major - before.faults_major,
+        "runq_ns": grown(before.runq_ns, after.runq_ns),
+        "throttles": grown(before.throttles, after.throttles),
+        "throttled_ns": grown(before.throttled_ns, after.throttled_ns),
+        "cpu_start": before.cpu,
+        "cpu_end": after.cpu,
+    }
 
 
 def summary(overshoots: Any) -> tuple[int | None, int | None, int | None]:
@@ -115,20 +130,30 @@ def disproof(cell: Cell, values: Round, waits: Waits | None, eager: bool) -> str
 
     Waits that are early by design are no part of it: the round tells how many.  waits: None where the job does not wait.
     """
-    whole = cell.fail is None and cell.stall is None and cell.timeout_ns == 0
-    n, in_flight = cell.fanout, values["max_in_flight"]
+    wrong = disproof_in_flight(cell, values["max_in_flight"], waits is not None, eager)
+    if wrong is not None or waits is None or not whole(cell) or cell.arm == "empty":
+        return wrong
+    wakeups, early = values["wakeups"], values["early"]
+    return _disproof_by_wakeups(cell.arm, cell.fanout, wakeups, early) or _disproof_by_waits(cell, values, waits)
+
+
+def whole(cell: Cell) -> bool:
+    """All children are to end well, undisturbed."""
+    return cell.fail is None and cell.stall is None and cell.timeout_ns == 0
+
+
+def disproof_in_flight(cell: Cell, in_flight: int, waits: bool, eager: bool) -> str | None:
+    """By the most children of one fan-out that were made and not done at the same time."""
     if cell.arm == "empty":
         least, most = 0, 0
     elif cell.arm == "sequential":
         least, most = 1, 1
     else:
         # An eager task that does not suspend ends where it is created.
-        least, most = n if whole and not (eager and waits is None) else 1, n
+        least, most = cell.fanout if whole(cell) and not (eager and not waits) else 1, cell.fanout
     if not least <= in_flight <= most:
-        return f"{cell.arm} had {in_flight} of {n} children in flight, not {most}"
-    if not whole or waits is None or cell.arm == "empty":
-        return None
-    return _disproof_by_wakeups(cell.arm, n, values["wakeups"], values["early"]) or _disproof_by_waits(cell, values, waits)
+        return f"{cell.arm} had {in_flight} of {cell.fanout} children in flight, not {most}"
+    return None
 
 
 def _disproof_by_wakeups(arm: str, waits: int, wakeups: int, early: int) -> str | None:
@@ -195,6 +220,8 @@ class PreparedCell:
             wakeups += self.loops * await self._untimed_wakeups()
         return self._values(outcome, before, after, wakeups, collector.runs, failures)
 
+    warm_up = round
+
     async def _untimed_wakeups(self) -> int:
         """A fan-out of a no-wait job that counts what the timed ones did not: children in flight, wake-ups."""
         counter = self._measured.counter
@@ -215,7 +242,7 @@ class PreparedCell:
             return {}
         orphans, cpu0 = len(left), thread_time_ns()
         drained = await drain(left, tasks_before)
-        seen = errors_seen(outcome)
+        seen = errors_seen(outcome.value, outcome.error)
         timed_out = self.cell.timeout_ns > 0 and isinstance(outcome.error, asyncio.TimeoutError)
         return {
             "time_to_error_ns": None if outcome.error is None and seen == 0 else outcome.wall_ns,
@@ -233,27 +260,19 @@ class PreparedCell:
         cell, overshoots = self.cell, self._job.overshoots()
         least, median, most = summary(overshoots)
         late = self._job.late_beside_stall(outcome.start_ns if cell.arm in CONCURRENT else None)
-        switches = after.switches_voluntary - before.switches_voluntary
+        counted = counter_values(before, after)
         values: Round = {
             "start_ns": outcome.start_ns,
             "wall_ns": outcome.wall_ns,
             "cpu_ns": outcome.cpu_ns,
             "fanouts": self.loops,
-            "wakeups": switches if self._measured.counter is None else wakeups,
+            "wakeups": counted["switches_voluntary"] if self._measured.counter is None else wakeups,
             "max_in_flight": self._job.most_in_flight(),
             "early": sum(overshoot < 0 for overshoot in overshoots) if self._job.waits else None,
             "overshoot_min_ns": least,
             "overshoot_p50_ns": median,
             "overshoot_max_ns": most,
-            "switches_voluntary": switches,
-            "switches_involuntary": after.switches_involuntary - before.switches_involuntary,
-            "faults_minor": after.faults_minor - before.faults_minor,
-            "faults_major": after.faults_major - before.faults_major,
-            "runq_ns": grown(before.runq_ns, after.runq_ns),
-            "throttles": grown(before.throttles, after.throttles),
-            "throttled_ns": grown(before.throttled_ns, after.throttled_ns),
-            "cpu_start": before.cpu,
-            "cpu_end": after.cpu,
+            **counted,
             "gc_runs": collections,
             "stall_overshoot_p50_ns": summary(late)[1],
             **failures,

@@ -51,8 +51,10 @@ async def calibrate(cost: Cost, threshold: int) -> tuple[int, bool]:
 class Warmup:
     """Takes the figures of warm-up rounds in and judges whether they suffice."""
 
-    def __init__(self, at_least: int) -> None:
+    def __init__(self, at_least: int, long: bool = False) -> None:
+        """long: so long that as many as asked for suffice."""
         self._at_least = max(at_least, 1)
+        self._long = long
         self._values: list[int] = []
         self._faulted = False
         self.rounds = 0
@@ -72,8 +74,10 @@ class Warmup:
 
     def verdict(self) -> str:
         """"more", "done", or "unconverged" when a cap was reached first."""
-        if self.rounds < self._at_least or (self.rounds < _WINDOW and self.spent_ns < _CHEAP_NS):
+        if self.rounds < self._at_least or (not self._long and self.rounds < _WINDOW and self.spent_ns < _CHEAP_NS):
             return "more"
+        if self._long:
+            return "done"
         if not self._faulted and not self._first_is_outlier():
             return "done"
         return "unconverged" if self.spent_ns >= _DEAR_NS or self.rounds >= _CAP else "more"

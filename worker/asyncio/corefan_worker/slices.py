@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .arms import ARMS
+from .arrivals import chance_of_arrivals
 from .cells import Cell
 from .disturbance import PinnedCpu, grown
 from .jobs import JOBS, Body
@@ -16,6 +17,11 @@ from .machine import Counters, sleep_until
 from .measure import PreparedCell, Round
 from .readiness import Cost, Warmup, calibrate, threshold_ns
 from .splitmix import SplitMix, block_order
+from .window import WindowCell, available_bytes, refuse_window
+
+AnyCell = PreparedCell | WindowCell
+Turn = tuple[int, int, AnyCell]
+"""Block, position in it, cell."""
 
 BetweenRounds = Callable[[int], bool]
 """Called with the rounds done so far; False: stop here."""
@@ -69,9 +75,8 @@ def refuse(cell: Cell, engine: Engine) -> str | None:
         return f"cell {cell.cell}: fail, stall and timeout need a job that is timed round by round"
     if cell.stall is not None and cell.job != "sleep":
         return f"cell {cell.cell}: stall needs job 'sleep'"
-    if cell.clients != 1 or cell.rate_per_s > 0 or cell.duration_ns > 0:
-        return f"cell {cell.cell}: windows (clients, rate, duration) are not measured by this worker"
-    return None
+    wrong = refuse_window(cell, available_bytes()) if cell.window else None
+    return f"cell {cell.cell}: {wrong}" if wrong is not None else None
 
 
 class Watch:
@@ -108,8 +113,14 @@ class Slice:
         for cell in cells:
             if (why := refuse(cell, engine)) is not None:
                 raise CannotRun(why)
-        self._cells = [PreparedCell(cell, engine.own, engine.measured, engine.eager, engine.counters) for cell in cells]
+        self._cells = [self._prepared(cell) for cell in cells]
         self._done = 0
+
+    def _prepared(self, cell: Cell) -> AnyCell:
+        engine = self._engine
+        if cell.window:
+            return WindowCell(cell, engine.own, engine.measured, engine.eager, engine.counters, engine.cpu)
+        return PreparedCell(cell, engine.own, engine.measured, engine.eager, engine.counters)
 
     def prepare(self) -> list[dict[str, Any]]:
         """Calibrates and warms up; what `ready` says of each cell."""
@@ -122,14 +133,15 @@ class Slice:
         if not turns:
             raise CannotRun(f"cell {go.cell} is not in the slice")
         watch = Watch(self._engine.cpu)
+        first = self._round(*turns[0])
         if go.start_at_ns is not None:
             sleep_until(go.start_at_ns)
-        return self._run(self._measure(turns, go.start_at_ns, watch))
+        return self._run(self._measure(turns, first, go.start_at_ns, watch))
 
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self._engine.measured.loop.run_until_complete(coroutine)
 
-    def _turns(self, go: Go) -> Iterator[tuple[int, int, PreparedCell]]:
+    def _turns(self, go: Go) -> Iterator[Turn]:
         """(block, position, cell) in the order of running."""
         for block in range(go.first_block, go.first_block + go.blocks):
             for position, index in enumerate(block_order(self._seed, block, len(self._cells))):
@@ -137,12 +149,17 @@ class Slice:
                 if go.cell is None or prepared.cell.cell == go.cell:
                     yield block, position, prepared
 
+    def _round(self, block: int, position: int, prepared: AnyCell) -> Coroutine[Any, Any, Round]:
+        chance = chance_of_arrivals if prepared.cell.window else chance_of_round
+        return prepared.round(chance(self._seed, prepared.cell.cell, block))
+
     async def _measure(
-        self, turns: list[tuple[int, int, PreparedCell]], start_at_ns: int | None, watch: Watch
+        self, turns: list[Turn], first: Coroutine[Any, Any, Round], start_at_ns: int | None, watch: Watch
     ) -> list[Round]:
+        """first: the round of the first turn, made before the start."""
         rounds: list[Round] = []
         for block, position, prepared in turns:
-            values = await prepared.round(chance_of_round(self._seed, prepared.cell.cell, block))
+            values = await (self._round(block, position, prepared) if rounds else first)
             intended = start_at_ns if not rounds else None
             watch.block_begins(block, rounds)
             rounds.append({
@@ -163,22 +180,23 @@ class Slice:
         if not self._engine.between_rounds(rounds_done):
             raise Stopped
 
-    async def _prepare_cell(self, prepared: PreparedCell) -> dict[str, Any]:
+    async def _prepare_cell(self, prepared: AnyCell) -> dict[str, Any]:
         clock = asyncio.get_running_loop().time
         flags = []
         start = clock()
-        if prepared.cell.calibrated:
+        calibrates = isinstance(prepared, PreparedCell) and prepared.cell.calibrated
+        if isinstance(prepared, PreparedCell) and prepared.cell.calibrated:
             prepared.loops, stable = await calibrate(
                 self._cost_with_pause(prepared), threshold_ns(self._engine.cpu_clock_cost_ps)
             )
             if not stable:
                 flags.append("calibration_unstable")
         calibrated = clock()
-        warmup = Warmup(prepared.cell.warmup)
+        warmup = Warmup(prepared.cell.warmup, long=prepared.cell.window)
         chance = chance_of_warmup(self._seed, prepared.cell.cell)
         while (verdict := warmup.verdict()) == "more":
-            values = await prepared.round(chance)
-            value = values["cpu_ns"] if prepared.cell.calibrated else values["wall_ns"]
+            values = await prepared.warm_up(chance)
+            value = values["cpu_ns"] if calibrates else values["wall_ns"]
             warmup.add(value, values["wall_ns"], values["faults_minor"])
             self._pause(0)
         if verdict == "unconverged":
@@ -188,7 +206,7 @@ class Slice:
             "loops": prepared.loops,
             "warmups": warmup.rounds,
             "warmup_ns": warmup.spent_ns,
-            "calibration_ns": round((calibrated - start) * 1e9) if prepared.cell.calibrated else 0,
+            "calibration_ns": round((calibrated - start) * 1e9) if calibrates else 0,
             "flags": flags,
         }
 

@@ -14,6 +14,7 @@ import msgpack
 
 from . import PROTOCOL
 from .frames import MAX_TEXT_BYTES, Refused, holds_control, walk
+from .histogram import index_of
 
 MAX_ROUNDS = 1024  # in one part of a result
 
@@ -343,16 +344,6 @@ _READERS: dict[str, Callable[[Field, str, Any], Any]] = {
 }
 
 
-def histogram_index(value: int, digits: int, lowest: int) -> int:
-    """SPEC.md, section 7."""
-    bits = int(10**digits - 1).bit_length()
-    units: int = max(value, 0) // lowest
-    if units < 1 << bits:
-        return units
-    exponent = units.bit_length() - 1 - bits
-    return (exponent << bits) + (units >> exponent)
-
-
 def _tie_hello(fields: Mapping[str, Any]) -> str | None:
     if set(fields["instance"]) - set("0123456789abcdef"):
         return "'instance' is not 32 lower-case hex digits"
@@ -380,7 +371,7 @@ def _tie_histogram(fields: Mapping[str, Any]) -> str | None:
     if len(fields["counts"]) % 2:
         return "'counts' is not in pairs"
     indexes, counts = fields["counts"][::2], fields["counts"][1::2]
-    last = histogram_index(fields["highest_ns"], fields["significant_digits"], fields["lowest_ns"])
+    last = index_of(fields["highest_ns"], fields["significant_digits"], fields["lowest_ns"])
     if indexes and (indexes[0] < 0 or indexes[-1] > last or any(a >= b for a, b in zip(indexes, indexes[1:]))):
         return f"'counts' has indexes that do not ascend within 0..{last}"
     if any(count < 1 for count in counts) or sum(counts) > COUNT:
