@@ -41,7 +41,14 @@ static bool is_loopback(const char *host)
     return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }
 
-static int check_tcp(const char *text, char **ret, struct error *err)
+static bool is_address(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
+}
+
+static int check_tcp(const char *text, bool has_keys, char **ret, struct error *err)
 {
     scoped_free char *host = memory_text(text + strlen(TCP));
     char *colon = strrchr(host, ':');
@@ -57,21 +64,24 @@ static int check_tcp(const char *text, char **ret, struct error *err)
     }
     if (strcmp(bare, "localhost") == 0)
         *ret = memory_format(TCP "127.0.0.1:%s", port);
-    else if (is_loopback(bare))
+    else if (is_loopback(bare) || (has_keys && is_address(bare)))
         *ret = memory_text(text);
     else
         return error_set(
             err, ERROR_USAGE,
-            "--listen '%s' can be reached from other hosts, and nothing on this wire is encrypted or "
-            "authenticated: listen at 127.0.0.1 or ipc://PATH",
+            has_keys ? "--listen '%s' is no address of this host: give one by number, or 0.0.0.0 for all"
+                     : "--listen '%s' can be reached from other hosts, and without keys nothing on this wire "
+                       "is encrypted or "
+                       "authenticated: give --key and --authorized-keys (corefan keygen), or listen at "
+                       "127.0.0.1 or ipc://PATH",
             text);
     return 0;
 }
 
-int endpoint_check(const char *text, char **ret, struct error *err)
+int endpoint_check(const char *text, bool has_keys, char **ret, struct error *err)
 {
     if (starts_with(text, TCP))
-        return check_tcp(text, ret, err);
+        return check_tcp(text, has_keys, ret, err);
     if (!starts_with(text, IPC) || text[strlen(IPC)] == '\0' || text[strlen(IPC)] == '@')
         return error_set(err, ERROR_USAGE, "--listen '%s' is neither ipc://PATH nor tcp://127.0.0.1:PORT",
                          text);

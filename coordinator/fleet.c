@@ -191,7 +191,8 @@ static void take_frame(struct fleet *fleet, const struct link_frame *frame)
 {
     struct wire_message message;
     struct error err = {0};
-    struct schedule_event event = {.identity = frame->identity, .identity_bytes = frame->identity_bytes};
+    struct schedule_event event = {
+        .identity = frame->identity, .identity_bytes = frame->identity_bytes, .key = frame->key};
     if (!frame->several && wire_decode(frame->data, frame->size, &message, &err) == 0) {
         event.kind = SCHEDULE_MESSAGE;
         event.message = &message;
@@ -377,7 +378,8 @@ int fleet_open(const struct fleet_config *config, struct fleet **ret, struct err
     fleet->config = *config;
     fleet->signal_fd = -1;
     fleet->tick_ns = config->housekeeping_count ? TICK_NS : TICK_ALONE_NS;
-    struct link_config link = {.listen = config->listen,
+    struct link_config link = {.door = config->door,
+                               .listen = config->listen,
                                .housekeeping = config->housekeeping,
                                .housekeeping_count = config->housekeeping_count};
     if (open_signals(fleet, err) < 0 || link_open(&link, &fleet->link, err) < 0) {

@@ -12,6 +12,7 @@
 #define COREFAN_COORDINATOR_FLEET_H
 
 #include "base/error.h"
+#include "coordinator/fleet_keys.h"
 #include "coordinator/launch.h"
 #include "coordinator/plan.h"
 #include "coordinator/schedule.h"
@@ -27,8 +28,9 @@
 struct fleet;
 
 struct fleet_config {
-    const char *run;    /* id of the run */
-    const char *listen; /* checked by endpoint_check; NULL: private */
+    const char *run;                /* id of the run */
+    const char *listen;             /* checked by endpoint_check; NULL: private */
+    const struct door_config *door; /* who is let in; NULL: whoever can reach the address */
     const struct plan_runtime *runtimes;
     int64_t runtime_count;
     const int64_t *housekeeping; /* CPUs; none: the loop wakes up once a second only while others measure */

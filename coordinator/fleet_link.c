@@ -19,8 +19,9 @@
 
 struct link {
     void *context, *socket;
-    char *directory; /* private, ours to remove; or NULL */
-    int hold;        /* on it, while we live */
+    struct door *door; /* NULL: open */
+    char *directory;   /* private, ours to remove; or NULL */
+    int hold;          /* on it, while we live */
     char *endpoint;
     zmq_msg_t frame;
     bool frame_open;
@@ -114,7 +115,7 @@ static int make_socket(struct link *link, const struct link_config *config, stru
         failed |= set_number(link->socket, ZMQ_IPV6, 1);
     if (failed)
         return error_set(err, ERROR_INTERNAL, "cannot set up a ZeroMQ socket: %s", zmq_strerror(errno));
-    return 0;
+    return config->door ? door_open(link->context, link->socket, config->door, &link->door, err) : 0;
 }
 
 static int bind_socket(struct link *link, const struct link_config *config, struct error *err)
@@ -156,6 +157,7 @@ void link_close(struct link *link)
         zmq_msg_close(&link->frame);
     if (link->socket)
         zmq_close(link->socket);
+    door_close(link->door);
     if (link->context)
         zmq_ctx_term(link->context);
     if (link->directory) {
@@ -211,6 +213,8 @@ bool link_receive(struct link *link, struct link_frame *ret)
     if (!receive_part(link, &link->frame))
         return false;
     link->frame_open = true;
+    const char *key = link->door ? zmq_msg_gets(&link->frame, "User-Id") : NULL;
+    (void)snprintf(ret->key, sizeof ret->key, "%s", key ? key : "");
     ret->data = zmq_msg_data(&link->frame);
     ret->size = zmq_msg_size(&link->frame);
     ret->several = zmq_msg_more(&link->frame);

@@ -8,6 +8,7 @@
 #define COREFAN_COORDINATOR_FLEET_LINK_H
 
 #include "base/error.h"
+#include "coordinator/fleet_keys.h"
 #include "proto/wire.h"
 
 #include <stdbool.h>
@@ -20,9 +21,10 @@
 struct link;
 
 struct link_config {
-    const char *listen;          /* checked by endpoint_check; NULL: an ipc socket in a private directory;
+    const struct door_config *door; /* NULL: whoever can reach the address is let in */
+    const char *listen;             /* checked by endpoint_check; NULL: an ipc socket in a private directory;
                                     those of coordinators that were killed are removed then */
-    const int64_t *housekeeping; /* CPUs of ZeroMQ's own thread; none: it runs anywhere */
+    const int64_t *housekeeping;    /* CPUs of ZeroMQ's own thread; none: it runs anywhere */
     size_t housekeeping_count;
 };
 
@@ -40,7 +42,8 @@ int link_fd(const struct link *link);
 struct link_frame {
     unsigned char identity[255];
     size_t identity_bytes;
-    const void *data; /* until the next call */
+    char key[KEYS_TEXT_BYTES]; /* that the peer has proved to hold; "" without a door */
+    const void *data;          /* until the next call */
     size_t size;
     bool several; /* the message had more frames than one; data is the first */
 };

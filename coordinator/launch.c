@@ -50,7 +50,7 @@ struct slot {
 };
 
 struct launch {
-    char *worker, *endpoint, *housekeeping;
+    char *worker, *endpoint, *housekeeping, *key;
     char *directory; /* of our own program */
     cpu_set_t affinity;
     int lifeline_read, lifeline_write;
@@ -127,6 +127,8 @@ static char **slot_arguments(const struct launch *launch, const struct plan_runt
     add_option(&arguments, "--slot", slot_text);
     add_option(&arguments, "--label", runtime->label);
     add_option(&arguments, "--housekeeping", launch->housekeeping);
+    add_option(&arguments, "--key", launch->key);
+    add_option(&arguments, "--coordinator-key", launch->key);
     add_option(&arguments, "--loop", program->loop);
     if (runtime->eager)
         add(&arguments, memory_text("--eager"));
@@ -176,6 +178,7 @@ int launch_new(const struct launch_config *config, struct launch **ret, struct e
     launch->worker = memory_text(config->worker);
     launch->endpoint = memory_text(config->endpoint);
     launch->housekeeping = memory_text(config->housekeeping);
+    launch->key = config->key ? memory_text(config->key) : NULL;
     launch->directory = own_directory();
     launch->lifeline_read = lifeline[0];
     launch->lifeline_write = lifeline[1];
@@ -218,6 +221,7 @@ void launch_free(struct launch *launch)
     free(launch->worker);
     free(launch->endpoint);
     free(launch->housekeeping);
+    free(launch->key);
     free(launch->directory);
     free(launch);
 }

@@ -31,6 +31,7 @@ struct launch_config {
                                  our own */
     const char *endpoint; /* for --connect */
     const char *housekeeping; /* for --housekeeping: a list, or "none" */
+    const char *key;          /* file for --key and --coordinator-key; NULL: none */
 };
 
 /* What became of a slot. */

@@ -7,6 +7,7 @@
 #include "coordinator/compare.h"
 #include "coordinator/doctor.h"
 #include "coordinator/environment.h"
+#include "coordinator/fleet_keys.h"
 #include "coordinator/options.h"
 #include "coordinator/run.h"
 #include "coordinator/size.h"
@@ -135,12 +136,28 @@ static int execute_doctor(int argc, char **argv, const struct words *all, struct
     return status < 0 ? error_set(err, ERROR_INTERNAL, "cannot write the report") : code;
 }
 
+static int execute_keygen(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_run options;
+    struct key_pair pair;
+    (void)all;
+    if (options_parse_keygen(argc, argv, &options, err) < 0 || fleet_keys_draw(&pair, err) < 0 ||
+        keys_write(options.key, &pair, err) < 0)
+        return -1;
+    if (printf("%s: the pair, keep it to yourself\n%s.pub: what the other side may know\n", options.key,
+               options.key) < 0 ||
+        fflush(stdout) != 0)
+        return error_set(err, ERROR_INTERNAL, "cannot write to stdout");
+    return 0;
+}
+
 static const struct command commands[] = {
     {"run", "run a sweep; without a file, the built-in lab", execute_run},
     {"plan", "print the cells, their order, precision and time; run nothing", execute_plan},
     {"report", "rebuild any report of a run from its store", execute_report},
     {"compare", "what got slower between two runs, cell by cell", execute_compare},
     {"size", "the cores that a rate needs at a p99, by the windows of a run", execute_size},
+    {"keygen", "make a key pair, so that hosts can trust each other", execute_keygen},
     {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -21,6 +21,8 @@ enum option_key {
     OPTION_HOUSEKEEPING,
     OPTION_LISTEN,
     OPTION_RESUME,
+    OPTION_KEY,
+    OPTION_AUTHORIZED_KEYS,
     OPTION_SET,
     OPTION_SEED,
     OPTION_BUDGET,
@@ -261,6 +263,12 @@ static int take_run_option(struct options_run *options, int key, char *text, str
     case OPTION_RESUME:
         options->resume = text;
         return 0;
+    case OPTION_KEY:
+        options->key = text;
+        return 0;
+    case OPTION_AUTHORIZED_KEYS:
+        options->authorized_keys = text;
+        return 0;
     case OPTION_PROGRESS:
         return read_progress(text, &options->progress, err);
     case OPTION_FORMAT:
@@ -322,6 +330,9 @@ static const struct argp_option run_options[] = {
     {"expect-timeout", OPTION_EXPECT_TIMEOUT, "D", 0, "how long to wait for workers (60s)", 1},
     {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
      1},
+    {"key", OPTION_KEY, "FILE", 0, "our key pair: who connects must have a key too (corefan keygen)", 1},
+    {"authorized-keys", OPTION_AUTHORIZED_KEYS, "DIR", 0,
+     "public keys, *.pub, of the workers that are let in", 1},
     {"out", 'o', "DIR", 0, "where results go (runs/NAME-UTCSTAMP)", 1},
     {"resume", OPTION_RESUME, "DIR", 0, "go on with a run that was interrupted or killed", 1},
     {"format", OPTION_FORMAT, "FORMAT", 0, "what goes to stdout: text, json, csv ...", 1},
@@ -621,6 +632,44 @@ int options_parse_size(int argc, char **argv, struct options_size *ret, struct e
                "Exit codes: 0 some arm can do it, 99 none can, 2 bad input.",
     };
     struct options_size options = {.format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0)
+        return -1;
+    *ret = options;
+    return 0;
+}
+
+/* -- keygen ------------------------------------------------------------------------------------------------- */
+
+static error_t parse_keygen(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    struct options_run *options = parsing->of;
+    if (parsing->failed)
+        return 0;
+    if (key == ARGP_KEY_ARG && options->key)
+        return settle(parsing, refuse_extra(parsing, text));
+    if (key == ARGP_KEY_ARG)
+        options->key = text;
+    else if (key == ARGP_KEY_END && !options->key)
+        return settle(parsing,
+                      error_set(parsing->err, ERROR_USAGE, "which FILE is the pair to be written to?"));
+    else if (key != ARGP_KEY_END)
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct error *err)
+{
+    static const struct argp argp = {
+        .parser = parse_keygen,
+        .args_doc = "FILE",
+        .doc = "Makes a key pair: FILE (mode 0600) and FILE.pub, which may be handed out.\v"
+               "Example, two hosts:\n  corefan keygen coordinator.key    # here; give coordinator.key.pub to "
+               "the worker\n"
+               "  corefan keygen worker.key         # there; put worker.key.pub into a directory here\n"
+               "Nothing is ever overwritten.",
+    };
+    struct options_run options = {0};
     if (parse(&argp, argc, argv, &options, err) < 0)
         return -1;
     *ret = options;

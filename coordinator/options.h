@@ -22,7 +22,8 @@ struct options_run {   /* of run and plan */
     int64_t expect_timeout_ns;
     int64_t budget_ns; /* for all groups; 0: all it takes */
     const char *cpus, *housekeeping, *listen, *out, *resume;
-    char **settings; /* KEY=VALUE */
+    const char *key, *authorized_keys; /* of keygen: the file to make */
+    char **settings;                   /* KEY=VALUE */
     size_t setting_count;
     enum progress_mode progress;
     const char *format; /* of what goes to stdout */
@@ -57,6 +58,7 @@ int options_parse_plan(int argc, char **argv, struct options_run *ret, struct er
 int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err);
 int options_parse_compare(int argc, char **argv, struct options_compare *ret, struct error *err);
 int options_parse_size(int argc, char **argv, struct options_size *ret, struct error *err);
+int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
 
 void options_release_run(struct options_run *options);

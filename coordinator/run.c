@@ -35,6 +35,7 @@ struct run {
     struct topology *topology; /* NULL without local workers */
     struct hostlock lock;
     char *listen;
+    struct door_config door; /* zeroed without keys */
     struct plan *plan;
     char *environment;
     char *dir, *id;
@@ -90,6 +91,15 @@ static int check_options(const struct options_run *options, struct error *err)
     if (options->workers == 0 && options->cpus)
         return error_set(err, ERROR_USAGE,
                          "--cpus chooses CPUs of local workers, and --workers 0 starts none");
+    if (options->authorized_keys && !options->key)
+        return error_set(err, ERROR_USAGE,
+                         "--authorized-keys needs --key FILE, our own pair (corefan keygen makes one)");
+    if (options->key && !options->listen)
+        return error_set(err, ERROR_USAGE,
+                         "--key guards what --listen opens: without --listen nobody else can connect");
+    if (options->expect > 0 && options->key && !options->authorized_keys)
+        return error_set(err, ERROR_USAGE,
+                         "--key lets nobody in but our own workers: say --authorized-keys DIR too");
     if (options->expect > 0 && !options->listen)
         return error_set(err, ERROR_USAGE,
                          "--expect needs --listen ENDPOINT, where the workers can find this run");
@@ -107,6 +117,15 @@ static int check_processes(const struct options_run *options, const struct plan 
                 "leave out %s",
                 (long long)plan->groups[i].processes, options->workers == 0 ? "--workers 0" : "--expect");
     return 0;
+}
+
+static int read_keys(const struct options_run *options, struct door_config *ret, struct error *err)
+{
+    bool known;
+    ret->directory = options->authorized_keys;
+    if (options->key && keys_read_pair(options->key, &ret->own, err) < 0)
+        return -1;
+    return ret->directory ? keys_directory_has(ret->directory, "", &known, err) : 0;
 }
 
 /* `all` stays what it was when the run was begun. */
@@ -136,7 +155,8 @@ static int prepare(struct run *run, struct error *err)
     if (read_sweep(options, run->resume.sweep, &run->sweep, err) < 0 ||
         choose_cpus(options, &run->topology, err) < 0)
         return -1;
-    if (options->listen && endpoint_check(options->listen, &run->listen, err) < 0)
+    if (read_keys(options, &run->door, err) < 0 ||
+        (options->listen && endpoint_check(options->listen, options->key != NULL, &run->listen, err) < 0))
         return -1;
     if (make_plan(run, local_workers(run) + options->expect, &run->plan, err) < 0)
         return -1;
@@ -327,6 +347,7 @@ static int open_fleet(struct run *run, struct error *err)
     struct fleet_config config = {
         .run = run->id,
         .listen = run->listen,
+        .door = run->options->key ? &run->door : NULL,
         .runtimes = run->plan->runtimes,
         .runtime_count = run->plan->runtime_count,
         .housekeeping = topology ? topology->housekeeping : NULL,
@@ -349,6 +370,7 @@ static int launch_workers(struct run *run, struct error *err)
         return 0;
     scoped_free char *housekeeping = topology_list_text(topology->housekeeping, topology->housekeeping_count);
     struct launch_config config = {.endpoint = fleet_endpoint(run->fleet),
+                                   .key = run->options->key,
                                    .housekeeping = topology->housekeeping_count ? housekeeping : "none"};
     if (launch_new(&config, &run->launch, err) < 0)
         return -1;

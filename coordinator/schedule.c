@@ -322,7 +322,7 @@ static void take_hello(struct schedule *schedule, struct worker *worker, struct 
                                        hello->host, (long long)hello->cpu);
 }
 
-static struct worker *worker_new(struct schedule *schedule, const struct wire_hello *hello)
+static struct worker *worker_new(struct schedule *schedule, const struct wire_hello *hello, const char *key)
 {
     struct worker *worker = memory_zeroed(1, sizeof *worker);
     if (schedule->worker_count == schedule->worker_room) {
@@ -333,6 +333,7 @@ static struct worker *worker_new(struct schedule *schedule, const struct wire_he
     worker->number = schedule->config.first_worker + (int64_t)schedule->worker_count;
     schedule->workers[schedule->worker_count++] = worker;
     snprintf(worker->instance, sizeof worker->instance, "%s", hello->instance);
+    snprintf(worker->key, sizeof worker->key, "%s", key);
     map_put(&schedule->instances, worker->instance, strlen(worker->instance), worker);
     worker->state = WORKER_LOST; /* until it joins */
     worker->slot = WIRE_NULL;
@@ -404,6 +405,13 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
         return;
     }
     struct worker *worker = map_get(&schedule->instances, hello->instance, strlen(hello->instance));
+    const char *key = event->key ? event->key : "";
+    if (worker && strcmp(worker->key, key) != 0) {
+        struct schedule_event refusal = *event;
+        refusal.text = "another key speaks for that instance";
+        on_malformed(schedule, &refusal);
+        return;
+    }
     if (!worker && schedule->phase == SCHEDULE_CLOSING) {
         send_reject(schedule, event, "the run is over");
         return;
@@ -411,7 +419,7 @@ static void on_hello(struct schedule *schedule, struct worker *known, const stru
     if (known && known != worker)
         worker_lose(schedule, known, "another process took its place");
     if (!worker)
-        worker = worker_new(schedule, hello);
+        worker = worker_new(schedule, hello, key);
     bind_identity(schedule, worker, event);
     if (worker->state == WORKER_LEAVING) { /* the goodbye was lost with its connection */
         say_goodbye(schedule, worker,

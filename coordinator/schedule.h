@@ -79,6 +79,7 @@ struct schedule_event {
     int64_t now_ns;
     const void *identity;
     size_t identity_bytes;
+    const char *key;              /* that the peer holds; NULL or "": none is needed */
     struct wire_message *message; /* may be taken over: it is zeroed then */
     const char *text;
     int64_t slot;

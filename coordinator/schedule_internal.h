@@ -32,7 +32,8 @@ struct worker {
     size_t identity_bytes;
     struct wire_message hello; /* as said; released when lost */
     char instance[40];
-    char *name; /* "worker 3 (host b, cpu 5)" */
+    char key[48]; /* only who holds it may speak for the instance */
+    char *name;   /* "worker 3 (host b, cpu 5)" */
     struct peer_host *host;
     size_t label;
     int64_t slot; /* WIRE_NULL: not ours */

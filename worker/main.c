@@ -24,13 +24,21 @@
 
 struct arguments {
     const char *endpoint, *label, *housekeeping;
+    const char *key, *coordinator_key; /* files */
     int64_t cpu, slot, patience_ns;
     bool launched;
     bool quiet, verbose;
     struct error err;
 };
 
-enum option_key { OPTION_SLOT = 256, OPTION_LABEL, OPTION_HOUSEKEEPING, OPTION_PATIENCE };
+enum option_key {
+    OPTION_SLOT = 256,
+    OPTION_LABEL,
+    OPTION_HOUSEKEEPING,
+    OPTION_PATIENCE,
+    OPTION_KEY,
+    OPTION_COORDINATOR_KEY
+};
 
 static const struct argp_option option_table[] = {
     {"connect", 'c', "ENDPOINT", 0,
@@ -46,6 +54,8 @@ static const struct argp_option option_table[] = {
     {"slot", OPTION_SLOT, "N", 0, "Number of the place that a launcher gave it; it then ends with its parent",
      0},
     {"patience", OPTION_PATIENCE, "DURATION", 0, "How long to wait for a lost coordinator (default: 60s)", 0},
+    {"key", OPTION_KEY, "FILE", 0, "Our key pair (corefan keygen), for a coordinator that asks for one", 0},
+    {"coordinator-key", OPTION_COORDINATOR_KEY, "FILE", 0, "The coordinator's public key", 0},
     {"quiet", 'q', NULL, 0, "Say nothing but errors", 0},
     {"verbose", 'v', NULL, 0, "Say more", 0},
     {0},
@@ -81,6 +91,15 @@ static int read_label(const char *text, const char **ret, struct error *err)
     return 0;
 }
 
+static int check_arguments(const struct arguments *arguments, struct error *err)
+{
+    if (!arguments->endpoint)
+        return error_set(err, ERROR_USAGE, "--connect is missing: where does the coordinator listen?");
+    if (!arguments->key != !arguments->coordinator_key)
+        return error_set(err, ERROR_USAGE, "--key and --coordinator-key belong together: say both, or none");
+    return session_check_endpoint(arguments->endpoint, arguments->key != NULL, err);
+}
+
 static error_t take_option(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
@@ -91,7 +110,12 @@ static error_t take_option(int key, char *text, struct argp_state *state)
     switch (key) {
     case 'c':
         arguments->endpoint = text;
-        rc = session_check_endpoint(text, err);
+        break;
+    case OPTION_KEY:
+        arguments->key = text;
+        break;
+    case OPTION_COORDINATOR_KEY:
+        arguments->coordinator_key = text;
         break;
     case 'p':
         rc = read_number("cpu", text, INT_MAX, &arguments->cpu, err);
@@ -119,8 +143,7 @@ static error_t take_option(int key, char *text, struct argp_state *state)
         rc = error_set(err, ERROR_USAGE, "unexpected argument '%s'", text);
         break;
     case ARGP_KEY_END:
-        if (!arguments->endpoint)
-            rc = error_set(err, ERROR_USAGE, "--connect is missing: where does the coordinator listen?");
+        rc = check_arguments(arguments, err);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -304,6 +327,13 @@ static void block_signals(void)
 static int serve(const struct arguments *arguments, pid_t parent, struct error *err)
 {
     struct session_options options = {.endpoint = arguments->endpoint, .patience_ns = arguments->patience_ns};
+    struct session_keys keys;
+    if (arguments->key) {
+        if (keys_read_pair(arguments->key, &keys.own, err) < 0 ||
+            keys_read_public(arguments->coordinator_key, keys.coordinator, err) < 0)
+            return -1;
+        options.keys = &keys;
+    }
     struct facts facts = {0};
     struct engine *engine;
     bool apart = false;

@@ -456,12 +456,23 @@ static void on_link_down(struct session *session)
     session->up = session->hello_due = session->welcomed = false;
 }
 
+static void on_link_refused(struct session *session)
+{
+    (void)error_set(session->err, ERROR_USAGE,
+                    "the coordinator at '%s' does not let this key in: it wants our *.pub among its "
+                    "--authorized-keys",
+                    session->options->endpoint);
+    end_badly(session);
+}
+
 static void watch_link(struct session *session)
 {
     enum session_link_change change;
     while ((change = session_link_watch(&session->link)) != LINK_SAME) {
         if (change == LINK_UP)
             on_link_up(session);
+        else if (change == LINK_REFUSED)
+            on_link_refused(session);
         else
             on_link_down(session);
     }
@@ -555,7 +566,7 @@ int session_run(const struct session_options *options, struct engine *engine, st
     if (session.signals < 0)
         return error_set(err, ERROR_INTERNAL, "cannot listen for signals: %s", strerror(errno));
     session.alone_since_ns = clock_monotonic_ns();
-    if (session_link_open(&session.link, options->endpoint, err) < 0)
+    if (session_link_open(&session.link, options->endpoint, options->keys, err) < 0)
         end_badly(&session);
     while (!session.ended) {
         watch_link(&session);
@@ -610,7 +621,7 @@ static int split_host(const char *address, char *host, size_t size)
     return 0;
 }
 
-int session_check_endpoint(const char *endpoint, struct error *err)
+int session_check_endpoint(const char *endpoint, bool has_keys, struct error *err)
 {
     char host[256];
     if (strncmp(endpoint, "ipc://", 6) == 0 && endpoint[6] != '\0')
@@ -619,10 +630,10 @@ int session_check_endpoint(const char *endpoint, struct error *err)
         return error_set(err, ERROR_USAGE,
                          "'%s' is no endpoint (examples: tcp://127.0.0.1:5555, ipc:///tmp/corefan)",
                          endpoint);
-    if (!is_loopback(host))
+    if (!has_keys && !is_loopback(host))
         return error_set(err, ERROR_USAGE,
-                         "'%s' lies beyond loopback, where nothing protects the connection: use a tunnel to "
-                         "127.0.0.1",
+                         "'%s' lies beyond loopback, where only keys protect the connection: give --key and "
+                         "--coordinator-key (corefan keygen)",
                          endpoint);
     return 0;
 }

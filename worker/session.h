@@ -16,19 +16,26 @@
 #define COREFAN_WORKER_SESSION_H
 
 #include "base/error.h"
+#include "base/keys.h"
 #include "proto/wire.h"
 #include "worker/engine.h"
 
 #include <stdint.h>
 
-struct session_options {
-    const char *endpoint;    /* where the coordinator listens */
-    int64_t patience_ns;     /* how long to wait for a coordinator that is not there, or is lost */
-    struct wire_hello hello; /* what to say of this worker; texts stay the caller's */
+struct session_keys {
+    struct key_pair own;
+    char coordinator[KEYS_TEXT_BYTES]; /* its public key */
 };
 
-/* Loopback and ipc only: nothing on this wire is encrypted yet.  0, or -1 with what is wrong. */
-int session_check_endpoint(const char *endpoint, struct error *err);
+struct session_options {
+    const char *endpoint;            /* where the coordinator listens */
+    const struct session_keys *keys; /* NULL: in the clear */
+    int64_t patience_ns;             /* how long to wait for a coordinator that is not there, or is lost */
+    struct wire_hello hello;         /* what to say of this worker; texts stay the caller's */
+};
+
+/* Without keys loopback and ipc only: nothing on the wire is encrypted then.  0, or -1 with what is wrong. */
+int session_check_endpoint(const char *endpoint, bool has_keys, struct error *err);
 
 /* Until the coordinator says bye, or SIGTERM (both 0), or -1: ERROR_INTERRUPTED after SIGINT; ERROR_USAGE
  * when the coordinator refuses this worker; ERROR_INTERNAL when it stays away for longer than patience_ns.

@@ -37,22 +37,32 @@ static int file_of(void *socket)
     return file;
 }
 
-static int open_sockets(struct session_link *link)
+static int lock_socket(void *socket, const struct session_keys *keys)
+{
+    return zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, keys->coordinator, KEYS_TEXT_BYTES) |
+           zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->own.public_key, KEYS_TEXT_BYTES) |
+           zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->own.secret_key, KEYS_TEXT_BYTES);
+}
+
+static int open_sockets(struct session_link *link, const struct session_keys *keys)
 {
     if (!(link->context = zmq_ctx_new()) || !(link->socket = zmq_socket(link->context, ZMQ_DEALER)) ||
         !(link->monitor = zmq_socket(link->context, ZMQ_PAIR)) || set_options(link->socket) < 0 ||
+        (keys && lock_socket(link->socket, keys) != 0) ||
         zmq_socket_monitor(link->socket, monitor_endpoint,
-                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) < 0)
+                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                               ZMQ_EVENT_DISCONNECTED) < 0)
         return -1;
     link->socket_file = file_of(link->socket);
     link->monitor_file = file_of(link->monitor);
     return zmq_connect(link->monitor, monitor_endpoint);
 }
 
-int session_link_open(struct session_link *link, const char *endpoint, struct error *err)
+int session_link_open(struct session_link *link, const char *endpoint, const struct session_keys *keys,
+                      struct error *err)
 {
     *link = (struct session_link){0};
-    if (open_sockets(link) < 0)
+    if (open_sockets(link, keys) < 0)
         (void)error_set(err, ERROR_INTERNAL, "cannot make a ZeroMQ socket: %s", zmq_strerror(errno));
     else if (zmq_connect(link->socket, endpoint) < 0)
         (void)error_set(err, ERROR_USAGE, "cannot connect to '%s': %s", endpoint, zmq_strerror(errno));
@@ -120,6 +130,8 @@ enum session_link_change session_link_watch(struct session_link *link)
         free(event.data);
         if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             return LINK_UP;
+        if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+            return LINK_REFUSED;
         if (number == ZMQ_EVENT_DISCONNECTED)
             return LINK_DOWN;
     }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "proto/wire.h"
+#include "worker/session.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,13 +20,16 @@ struct session_link { /* zeroed = closed */
     int socket_file, monitor_file; /* poll them for reading */
 };
 
-/* Starts to connect; the other side need not be there.  -1: the endpoint is no endpoint. */
-int session_link_open(struct session_link *link, const char *endpoint, struct error *err);
+/* Starts to connect; the other side need not be there.  -1: the endpoint is no endpoint.  keys: NULL, or
+ * what both sides must prove to hold (CURVE, ZeroMQ RFC 26). */
+int session_link_open(struct session_link *link, const char *endpoint, const struct session_keys *keys,
+                      struct error *err);
 
 /* Gives frames on their way up to linger_ms. */
 void session_link_close(struct session_link *link, int linger_ms);
 
-enum session_link_change { LINK_SAME, LINK_UP, LINK_DOWN };
+/* LINK_REFUSED: our key is not let in. */
+enum session_link_change { LINK_SAME, LINK_UP, LINK_DOWN, LINK_REFUSED };
 
 /* The next thing that happened to the connection; call until LINK_SAME. */
 enum session_link_change session_link_watch(struct session_link *link);

@@ -370,35 +370,41 @@ static void test_endpoints(void **state)
     (void)state;
     static const struct {
         const char *text, *bound; /* NULL: refused */
+        bool has_keys;
     } cases[] = {
-        {"tcp://127.0.0.1:5555", "tcp://127.0.0.1:5555"},
-        {"tcp://127.9.9.9:0", "tcp://127.9.9.9:0"},
-        {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*"},
-        {"tcp://localhost:5555", "tcp://127.0.0.1:5555"},
-        {"tcp://[::1]:5555", "tcp://[::1]:5555"},
-        {"ipc:///tmp/x", "ipc:///tmp/x"},
-        {"tcp://0.0.0.0:5555", NULL},
-        {"tcp://*:5555", NULL},
-        {"tcp://[::]:5555", NULL},
-        {"tcp://192.168.1.1:5555", NULL},
-        {"tcp://example.org:5555", NULL},
-        {"tcp://127.0.0.1.example.org:5555", NULL},
-        {"tcp://eth0:5555", NULL},
-        {"tcp://127.0.0.1", NULL},
-        {"tcp://127.0.0.1:", NULL},
-        {"tcp://127.0.0.1:65536", NULL},
-        {"tcp://127.0.0.1:1;tcp://0.0.0.0:1", NULL},
-        {"tcp://:5555", NULL},
-        {"ipc://", NULL},
-        {"ipc://@abstract", NULL},
-        {"udp://127.0.0.1:5555", NULL},
-        {"inproc://x", NULL},
-        {"", NULL},
+        {"tcp://127.0.0.1:5555", "tcp://127.0.0.1:5555", false},
+        {"tcp://127.9.9.9:0", "tcp://127.9.9.9:0", false},
+        {"tcp://127.0.0.1:*", "tcp://127.0.0.1:*", false},
+        {"tcp://localhost:5555", "tcp://127.0.0.1:5555", false},
+        {"tcp://[::1]:5555", "tcp://[::1]:5555", false},
+        {"ipc:///tmp/x", "ipc:///tmp/x", false},
+        {"tcp://0.0.0.0:5555", NULL, false},
+        {"tcp://*:5555", NULL, false},
+        {"tcp://[::]:5555", NULL, false},
+        {"tcp://192.168.1.1:5555", NULL, false},
+        {"tcp://example.org:5555", NULL, false},
+        {"tcp://127.0.0.1.example.org:5555", NULL, false},
+        {"tcp://eth0:5555", NULL, false},
+        {"tcp://127.0.0.1", NULL, false},
+        {"tcp://127.0.0.1:", NULL, false},
+        {"tcp://127.0.0.1:65536", NULL, false},
+        {"tcp://127.0.0.1:1;tcp://0.0.0.0:1", NULL, false},
+        {"tcp://:5555", NULL, false},
+        {"ipc://", NULL, false},
+        {"ipc://@abstract", NULL, false},
+        {"udp://127.0.0.1:5555", NULL, false},
+        {"inproc://x", NULL, false},
+        {"", NULL, false},
+        {"tcp://0.0.0.0:5555", "tcp://0.0.0.0:5555", true},
+        {"tcp://[::]:5555", "tcp://[::]:5555", true},
+        {"tcp://192.168.1.1:5555", "tcp://192.168.1.1:5555", true},
+        {"tcp://example.org:5555", NULL, true},
+        {"tcp://*:5555", NULL, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *bound = NULL;
         struct error err = {0};
-        int status = endpoint_check(cases[i].text, &bound, &err);
+        int status = endpoint_check(cases[i].text, cases[i].has_keys, &bound, &err);
         if (cases[i].bound) {
             assert_int_equal(status, 0);
             assert_string_equal(bound, cases[i].bound);

@@ -31,6 +31,15 @@ class Housekeeping:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """CURVE keys, each of 40 characters of Z85."""
+
+    public: bytes
+    secret: bytes
+    coordinator: bytes
+
+
+@dataclass(frozen=True)
 class Options:
     connect: str
     cpu: int | None
@@ -42,6 +51,7 @@ class Options:
     jobs: dict[str, str]
     path: str | None
     python: str
+    keys: Keys | None
     patience_ns: int
     log_level: int  # 0: errors only, 1: warnings, 2: what a user wants to see, 3: all
 
@@ -76,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="where --job's modules are, looked at before the current directory")  # fmt: skip
     parser.add_argument("--python", metavar="PATH", default=sys.executable,
                         help="interpreter of the measured process; it needs no package, or uvloop")  # fmt: skip
+    parser.add_argument("--key", metavar="FILE", help="our key pair (corefan keygen), for a coordinator that asks for one")
+    parser.add_argument("--coordinator-key", metavar="FILE", help="the coordinator's public key")
     parser.add_argument("--patience", metavar="DURATION", default="60s",
                         help="how long to wait for a lost coordinator (default: 60s)")  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
@@ -118,16 +130,49 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def check_endpoint(endpoint: str) -> str:
-    """Loopback and ipc only: nothing on this wire is encrypted."""
+MOST_KEY_BYTES = 4096
+
+
+def read_key(option: str, path: str, word: str) -> bytes:
+    """The key behind a word of a file of corefan keygen; a secret one is refused where others can read it."""
+    try:
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            if word == "secret" and about.st_mode & 0o077:
+                raise BadUsage(f"{option}: others can read '{path}': chmod 600 it, or make a new one")
+            lines = file.read(MOST_KEY_BYTES).decode("ascii", "replace").splitlines()
+    except OSError as error:
+        raise BadUsage(f"{option}: cannot read key file '{path}': {error.strerror}") from error
+    for line in lines:
+        words = line.split()
+        if len(words) == 2 and words[0] == word and re.fullmatch(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}", words[1]):
+            return words[1].encode()
+    raise BadUsage(f"{option}: '{path}' holds no '{word}' key (corefan keygen makes one)")
+
+
+def read_keys(own: str | None, coordinator: str | None) -> Keys | None:
+    if own is None and coordinator is None:
+        return None
+    if own is None or coordinator is None:
+        raise BadUsage("--key and --coordinator-key belong together: say both, or none")
+    return Keys(
+        public=read_key("--key", own, "public"),
+        secret=read_key("--key", own, "secret"),
+        coordinator=read_key("--coordinator-key", coordinator, "public"),
+    )
+
+
+def check_endpoint(endpoint: str, has_keys: bool = False) -> str:
+    """Without keys loopback and ipc only: nothing on the wire is encrypted then."""
     if re.fullmatch(r"ipc://.+", endpoint):
         return endpoint
     match = re.fullmatch(r"tcp://(?:\[([^\[\]]+)\]|([^:\[\]]+)):[0-9]+", endpoint)
     if match is None:
         raise BadUsage(f"'{endpoint}' is no endpoint (examples: tcp://127.0.0.1:5555, ipc:///tmp/corefan)")
-    if not _is_loopback(match[1] or match[2]):
+    if not has_keys and not _is_loopback(match[1] or match[2]):
         raise BadUsage(
-            f"'{endpoint}' lies beyond loopback, where nothing protects the connection: use a tunnel to 127.0.0.1"
+            f"'{endpoint}' lies beyond loopback, where only keys protect the connection: give --key and "
+            "--coordinator-key (corefan keygen)"
         )
     return endpoint
 
@@ -184,7 +229,7 @@ def parse(argv: list[str]) -> Options:
     if words.path is not None and not os.path.isdir(words.path):
         raise BadUsage(f"--path: '{words.path}' is not a directory")
     return Options(
-        connect=check_endpoint(words.connect),
+        connect=check_endpoint(words.connect, words.key is not None),
         cpu=cpu,
         slot=_number("--slot", words.slot, 65535),
         label=_label(words.label if words.label is not None else words.loop),
@@ -194,6 +239,7 @@ def parse(argv: list[str]) -> Options:
         jobs=_jobs(words.job),
         path=words.path,
         python=words.python,
+        keys=read_keys(words.key, words.coordinator_key),
         patience_ns=parse_duration("--patience", words.patience),
         log_level=_log_level(words),
     )

@@ -22,7 +22,7 @@ import zmq.utils.monitor
 from . import PROTOCOL, __version__, machine, wire
 from .frames import Refused, one_line
 from .loop_process import Died, LoopProcess, Refusal
-from .options import PROGRAM, Options
+from .options import PROGRAM, Keys, Options
 
 LINGER_MS = 300
 MAX_MESSAGE_BYTES = 16 << 20
@@ -33,6 +33,10 @@ INTERRUPTED = 130
 
 class Unreachable(Exception):
     """The endpoint cannot be used; the text is for the user."""
+
+
+class NotLetIn(Exception):
+    """The coordinator does not know our key."""
 
 
 class Ended(Exception):
@@ -47,16 +51,22 @@ class Ended(Exception):
 class Link:
     """The DEALER socket: whole frames out and in, and whether anyone is at the other end."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, keys: Keys | None) -> None:
         self._context = zmq.Context()
         self.socket = self._context.socket(zmq.DEALER)
+        if keys is not None:
+            self.socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+            self.socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+            self.socket.setsockopt(zmq.CURVE_SERVERKEY, keys.coordinator)
         self.socket.setsockopt(zmq.LINGER, LINGER_MS)
         self.socket.setsockopt(zmq.IMMEDIATE, 1)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 100)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self.socket.setsockopt(zmq.IPV6, 1)
-        self.monitor = self.socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self.monitor = self.socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_DISCONNECTED
+        )
         try:
             self.socket.connect(endpoint)
         except zmq.ZMQError as error:
@@ -68,6 +78,8 @@ class Link:
         seen = []
         while self.monitor.poll(0):
             event = zmq.utils.monitor.recv_monitor_message(self.monitor)
+            if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                raise NotLetIn
             seen.append(event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED)
         return seen
 
@@ -141,7 +153,7 @@ class Session:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         self._lifeline = launcher_lifeline() if options.slot is not None else None
-        self._link = Link(options.connect)
+        self._link = Link(options.connect, options.keys)
         self._state = "idle"
         self._slice: dict[str, Any] | None = None
         self._go: dict[str, Any] | None = None
@@ -233,7 +245,14 @@ class Session:
         raise Ended(INTERRUPTED if signal.SIGINT in numbers else 0, reason)
 
     def _look_at_transport(self) -> None:
-        for up in self._link.events():
+        try:
+            events = self._link.events()
+        except NotLetIn:
+            where = self._options.connect
+            raise Ended(
+                2, f"the coordinator at '{where}' does not let this key in: it wants our *.pub among its --authorized-keys"
+            ) from None
+        for up in events:
             if self._welcomed:
                 self._alone_since = monotonic_ns()
                 if not up:
