@@ -48,10 +48,10 @@ class Series(harness.EndToEnd):
             return self.summary(name)
 
     def compare(self, base, changed, *words):
-        """Exit code and last line."""
+        """Exit code and what it printed."""
         done = self.run_corefan("compare", str(self.scratch / base), str(self.scratch / changed), *words)
         self.assertIn(done.code, (0, 98, 99), done.err)
-        return done.code, done.out.splitlines()[-1]
+        return done.code, done.out
 
     def is_quiet(self, name):
         """Others used less than 3 % of a CPU meanwhile."""

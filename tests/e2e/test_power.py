@@ -42,10 +42,10 @@ class Power(series.Series):
             for number, sweep in enumerate(sweeps):
                 self.measure(str(number), sweep, "--seed", str(trial * len(sweeps) + number + 1))
             for name, (base, changed, options, wanted, _) in self.CASES.items():
-                code, line = self.compare(str(sweeps.index(base)), str(sweeps.index(changed)), "--ignore", "delay", *options)
+                code, text = self.compare(str(sweeps.index(base)), str(sweeps.index(changed)), "--ignore", "delay", *options)
                 hits[name] += code == wanted
                 if code != wanted:
-                    print(f"trial {trial}, {name}: {line}")
+                    print(f"trial {trial}, {name}: {text.splitlines()[-1]}")
         print(", ".join(f"{name}: {count} of {TRIALS}" for name, count in hits.items()))
         for name, (_, _, _, _, misses) in self.CASES.items():
             self.assertGreaterEqual(hits[name] * 20, (20 - misses) * TRIALS, name)
