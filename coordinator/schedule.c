@@ -220,13 +220,27 @@ static int64_t *stranger_logged_ns(struct schedule *schedule, const struct sched
     return logged_ns;
 }
 
+/* However many strangers there are: a few lines in a minute, and then how many there were. */
+static bool may_log_stranger(struct schedule *schedule, int64_t now_ns)
+{
+    if (now_ns - schedule->strangers_since_ns >= SCHEDULE_STRANGER_LOG_NS) {
+        schedule->strangers_since_ns = now_ns;
+        schedule->strangers_told = 0;
+    }
+    if (schedule->strangers_told++ < SCHEDULE_STRANGER_LINES)
+        return true;
+    if (schedule->strangers_told == SCHEDULE_STRANGER_LINES + 1)
+        schedule_log(schedule, LOG_WARNING, "further strangers are refused without a word, for a minute");
+    return false;
+}
+
 /* Answers a frame with the reason why it is refused, and tells of it once per peer and minute. */
 static void on_malformed(struct schedule *schedule, const struct schedule_event *event)
 {
     struct worker *worker = map_get(&schedule->identities, event->identity, event->identity_bytes);
     int64_t *logged_ns = worker ? &worker->logged_ns : stranger_logged_ns(schedule, event);
     schedule->malformed++;
-    if (may_log(logged_ns, event->now_ns)) {
+    if (may_log(logged_ns, event->now_ns) && (worker || may_log_stranger(schedule, event->now_ns))) {
         schedule_log(schedule, LOG_WARNING, "%s: frame refused: %s", worker ? worker->name : "a peer",
                      event->text);
         schedule_note(schedule, "malformed", "%s: %s", worker ? worker->name : "a peer", event->text);

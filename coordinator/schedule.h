@@ -46,6 +46,7 @@
 #define SCHEDULE_MAX_STRANGERS   1024  /* unregistered peers that are told apart */
 #define SCHEDULE_MAX_IDENTITY    255   /* bytes; the limit of ZeroMQ */
 #define SCHEDULE_STRANGER_LOG_NS (60 * 1000000000LL)
+#define SCHEDULE_STRANGER_LINES  8 /* in that time, over all of them */
 
 struct schedule;
 

@@ -287,15 +287,6 @@ static bool host_has(const struct peer_host *host, const struct shape *shape)
     return true;
 }
 
-/* `count` workers of one pool: a gang takes the first ones, a single one rotates with the groups and their attempts */
-static void take_members(const struct pool *pool, const struct shape *shape, struct worker **members,
-                         size_t count, size_t turn)
-{
-    size_t first = count == 1 ? turn % pool_usable(pool, shape) : 0;
-    for (size_t i = 0; i < count; i++)
-        members[i] = pool->at[first + i];
-}
-
 static bool announced(const struct wire_texts *texts, const char *name)
 {
     for (size_t i = 0; i < texts->count; i++)
@@ -319,6 +310,57 @@ static const char *lacks(const struct schedule *schedule, const struct worker *w
             return "job";
     }
     return NULL;
+}
+
+/* Of the workers of a pool that can take part, those that know all arms and jobs of the slice; fills members with `count`
+ * of them where there are as many: a gang takes the first ones, a single one rotates with the groups and their attempts. */
+static size_t capable(const struct schedule *schedule, const struct pool *pool, const struct shape *shape,
+                      const struct slice *slice, struct worker **members, size_t skip, size_t count)
+{
+    size_t usable = pool_usable(pool, shape), found = 0;
+    const char *name;
+    for (size_t i = 0; i < usable; i++) {
+        if (lacks(schedule, pool->at[i], slice, &name))
+            continue;
+        if (found >= skip && found - skip < count)
+            members[found - skip] = pool->at[i];
+        found++;
+    }
+    return found;
+}
+
+static void take_members(const struct schedule *schedule, const struct pool *pool, const struct shape *shape,
+                         const struct slice *slice, struct worker **members, size_t count, size_t turn)
+{
+    size_t found = capable(schedule, pool, shape, slice, members, 0, count);
+    if (found >= count && count == 1)
+        (void)capable(schedule, pool, shape, slice, members, turn % found, count);
+    for (size_t i = 0; found < count && i < count; i++)
+        members[i] = pool->at[i]; /* who is told to do it says what it lacks */
+}
+
+static bool host_can(const struct schedule *schedule, const struct peer_host *host, const struct shape *shape,
+                     const struct group *group)
+{
+    if (!host_has(host, shape))
+        return false;
+    for (size_t i = 0; i < shape->label_count; i++)
+        if ((int64_t)capable(schedule, &host->pools[shape->labels[i]], shape, &group->slices[i], NULL, 0, 0) <
+            shape->cores)
+            return false;
+    return true;
+}
+
+/* A group waits for a host that knows its arms and jobs, if there is one. */
+static bool better_elsewhere(const struct schedule *schedule, const struct peer_host *host,
+                             const struct shape *shape, const struct group *group)
+{
+    if (host_can(schedule, host, shape, group))
+        return false;
+    for (size_t i = 0; i < schedule->host_count; i++)
+        if (host_can(schedule, schedule->host_list[i], shape, group))
+            return true;
+    return false;
 }
 
 /* As planned, with the rate that a part of a ceiling has come to. */
@@ -480,26 +522,29 @@ static bool renew_members(struct schedule *schedule, struct attempt *attempt)
 }
 
 /* The same places in all passes of an attempt, others in the next attempt. */
-static void choose_members(const struct peer_host *host, const struct shape *shape, struct attempt *attempt)
+static void choose_members(const struct schedule *schedule, const struct peer_host *host,
+                           const struct shape *shape, struct attempt *attempt)
 {
     const struct group *group = attempt->group;
     size_t cores = (size_t)shape->cores;
     int64_t turn = group->plan->number + group->attempts - (group->pass > 0);
     for (size_t i = 0; i < shape->label_count; i++)
-        take_members(&host->pools[shape->labels[i]], shape, attempt->members + i * cores, cores,
-                     (size_t)turn);
+        take_members(schedule, &host->pools[shape->labels[i]], shape, &group->slices[i],
+                     attempt->members + i * cores, cores, (size_t)turn);
 }
 
 static void start_on_host(struct schedule *schedule, struct peer_host *host, struct shape *shape)
 {
     struct group *group = &schedule->groups[shape->head];
+    if (better_elsewhere(schedule, host, shape, group))
+        return;
     if (!effort_admits(schedule, group)) {
         drop_first(schedule, shape);
         schedule_look_at(schedule, host);
         return;
     }
     struct attempt *attempt = attempt_new(group);
-    choose_members(host, shape, attempt);
+    choose_members(schedule, host, shape, attempt);
     if (renew_members(schedule, attempt)) { /* the host is looked at again when they are there */
         attempt_free(attempt);
         return;

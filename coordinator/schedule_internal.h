@@ -161,10 +161,11 @@ struct schedule {
 
     enum schedule_phase phase;
     int64_t now_ns, ticked_ns;
-    struct map identities; /* -> struct worker */
-    struct map instances;  /* -> struct worker */
-    struct map hosts;      /* -> struct peer_host */
-    struct map strangers;  /* -> when it was last told of, ns */
+    struct map identities;                      /* -> struct worker */
+    struct map instances;                       /* -> struct worker */
+    struct map hosts;                           /* -> struct peer_host */
+    struct map strangers;                       /* -> when it was last told of, ns */
+    int64_t strangers_since_ns, strangers_told; /* lines of this minute */
     struct worker **workers;
     size_t worker_count, worker_room;
     struct peer_host **host_list;

@@ -93,6 +93,23 @@ class TwoShells(EndToEnd):
 
         self.run_by_hand(endpoint, before_workers=attack)
 
+    def test_a_worker_that_knows_less_is_no_harm_to_those_that_know_more(self):
+        """Somebody connects to a run with workers of its own and knows one arm only: the others do the work."""
+        endpoint = free_endpoint()
+        process = self.start_sweep(TWO_GROUPS, "--workers", "1", "--listen", endpoint, "--progress", "none", "--co-run")
+        context = zmq.Context()
+        self.addCleanup(context.destroy, linger=0)
+        peer = context.socket(zmq.DEALER)
+        peer.connect(endpoint)
+        peer.send(msgpack.packb({"type": "hello", "v": [1, 0], "instance": "b" * 32, "runtime": "libuv", "label": "libuv",
+                                 "host": "elsewhere", "boot_id": "other", "pid": 1, "arms": ["gather", "empty"], "jobs": ["sleep"],
+                                 "busy_heartbeats": False}))
+        self.assertTrue(peer.poll(5000))
+        self.assertEqual(msgpack.unpackb(peer.recv())["type"], "welcome")
+        done = self.finish(process)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(self.summary()["run"]["status"], "complete")
+
     def test_other_major_version_is_refused_by_name(self):
         endpoint = free_endpoint()
         process = self.start_sweep(SMALL_SWEEP, "--workers", "0", "--expect", "1", "--listen", endpoint,

@@ -70,9 +70,10 @@ struct sim {
     char left_out[MAX_CELLS][64];                                            /* why, by group; "" */
     double rates[MAX_CELLS];                                                 /* stored, by cell */
     void (*measure)(const struct plan_cell *cell, struct wire_round *round); /* NULL: as below */
-    int64_t block_ns;      /* what a block takes, beside the ms of every answer */
-    int64_t jitter;        /* largest deviation of a round's wall from 1 ms, ns */
-    bool quiet_while_busy; /* peers that are added from now on */
+    int64_t block_ns;       /* what a block takes, beside the ms of every answer */
+    int64_t jitter;         /* largest deviation of a round's wall from 1 ms, ns */
+    bool quiet_while_busy;  /* peers that are added from now on */
+    const char *less_known; /* an arm that they do not know */
     int logs, warnings;
     char log[700];
 };
@@ -317,9 +318,14 @@ static void hello(struct sim *sim, int number)
                                         .pid = 100 + number,
                                         .slot = peer->slot,
                                         .cpu = number,
-                                        .arms = {arms, 5},
                                         .jobs = {jobs, 3},
                                         .busy_heartbeats = peer->busy_heartbeats};
+    char *known[5];
+    size_t known_count = 0;
+    for (size_t i = 0; i < 5; i++)
+        if (!sim->less_known || strcmp(arms[i], sim->less_known) != 0)
+            known[known_count++] = arms[i];
+    message.hello.arms = (struct wire_texts){known, known_count};
     scoped_free char *instance = memory_text(peer->instance), *label = memory_text(peer->label);
     scoped_free char *host = memory_text(peer->host), *boot_id = memory_text(peer->boot_id);
     message.hello.instance = instance;
@@ -1016,6 +1022,63 @@ static void test_who_may_not_register(void **state)
     size_t before = sim.sent_count;
     say(&sim, peer, message); /* never answered: two sides would go on for ever */
     assert_int_equal(sim.sent_count, before);
+    sim_close(&sim);
+}
+
+/* Who knows less than a group needs leaves it to those that know enough, on its host or on another. */
+static void test_workers_that_cannot_leave_it_to_those_that_can(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(
+        &sim,
+        "rounds: 2\nmatrix: [{job: sleep, arms: [sequential, gather], fanout: [1, 2, 3, 4], delay: 1ms}]\n",
+        3, 0);
+    sim.less_known = "sequential";
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    add_peer(&sim, "libuv", "b", "there", WIRE_NULL);
+    sim.less_known = NULL;
+    int able = add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    check_complete(&sim);
+    assert_int_equal(progress_of(&sim).groups_failed, 0);
+    for (size_t i = 0; i < sim.sent_count; i++)
+        if (sim.sent[i].type == WIRE_ASSIGN)
+            assert_int_equal(sim.sent[i].peer, able);
+    sim_close(&sim);
+}
+
+static void test_what_nobody_can_fails_with_its_name(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    sim.less_known = "gather";
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+    assert_int_equal(progress_of(&sim).groups_failed, 1);
+    assert_non_null(strstr(sim.story, "does not know the arm 'gather'"));
+    sim_close(&sim);
+}
+
+static void test_many_strangers_are_few_lines(void **state)
+{
+    struct sim sim;
+    (void)state;
+    sim_open(&sim, ONE_GROUP, 1, 0);
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    int before = sim.logs;
+    struct schedule_event noise = {.kind = SCHEDULE_MALFORMED, .text = "nonsense", .identity_bytes = 4};
+    for (uint32_t i = 0; i < 300; i++) {
+        noise.identity = &i;
+        feed(&sim, noise);
+    }
+    assert_int_equal(sim.logs - before, SCHEDULE_STRANGER_LINES + 1);
+    assert_int_equal(progress_of(&sim).malformed, 300);
     sim_close(&sim);
 }
 
@@ -1732,6 +1795,9 @@ int main(void)
         cmocka_unit_test(test_slice_that_cannot_be_run),
         cmocka_unit_test(test_strangers_are_told_and_forgotten),
         cmocka_unit_test(test_who_may_not_register),
+        cmocka_unit_test(test_workers_that_cannot_leave_it_to_those_that_can),
+        cmocka_unit_test(test_what_nobody_can_fails_with_its_name),
+        cmocka_unit_test(test_many_strangers_are_few_lines),
         cmocka_unit_test(test_slot_belongs_to_this_host),
         cmocka_unit_test(test_stop_lets_go_of_what_runs),
         cmocka_unit_test(test_farewell_waits_for_the_answers),
