@@ -21,7 +21,7 @@ static double column_of(const struct capacity_window *window, enum column column
 }
 
 /* Medians of the load's windows, or of as many drawn ones. */
-static void fill_medians(struct capacity_point *point, struct rng *rng)
+static void fill_medians(struct capacity_point *point, bool waits, struct rng *rng)
 {
     const struct capacity_load *load = point->load;
     scoped_free double *values = memory_zeroed(COLUMNS * load->count, sizeof *values);
@@ -34,7 +34,7 @@ static void fill_medians(struct capacity_point *point, struct rng *rng)
     for (enum column column = 0; column < COLUMNS; column++)
         medians[column] = stats_median_in_place(values + column * load->count, load->count);
     point->cpu_ns = medians[CPU];
-    point->wakeups = medians[WAKEUPS];
+    point->wakeups = waits ? medians[WAKEUPS] : 1 / point->clients; /* a turn of the loop, shared */
     point->thread_utilization = medians[THREAD];
     point->utilization = medians[UTILIZATION];
     point->throughput_per_s = medians[THROUGHPUT];
@@ -58,10 +58,29 @@ static bool has_windows_of(const struct capacity_loads *loads, int64_t clients)
     return false;
 }
 
+/* Three numbers of clients, each few: what can tell the work of a job that does not wait from turns of the loop. */
+static bool has_few(const struct capacity_loads *loads)
+{
+    size_t distinct = 0;
+    for (int64_t clients = 1; clients <= CAPACITY_FEW; clients++)
+        distinct += has_windows_of(loads, clients);
+    return distinct >= 3;
+}
+
+static bool may_fit(const struct capacity_point *point, bool waits, bool few)
+{
+    if (!point->in_phase || !(point->cpu_ns > 0))
+        return false;
+    if (waits)
+        return point->thread_utilization <= CAPACITY_FIT_UTILIZATION;
+    return few && point->load->timed && point->load->clients <= CAPACITY_FEW;
+}
+
 struct capacity_points capacity_points_of(const struct capacity_loads *loads)
 {
     struct capacity_points points = {.waits = loads->waits};
     points.at = memory_zeroed(loads->count + 1, sizeof *points.at);
+    bool few = has_few(loads);
     for (size_t i = 0; i < loads->count; i++) {
         const struct capacity_load *load = &loads->at[i];
         if (load->count == 0 || (loads->waits && !load->timed && has_windows_of(loads, load->clients)))
@@ -69,9 +88,8 @@ struct capacity_points capacity_points_of(const struct capacity_loads *loads)
         struct capacity_point *point = &points.at[points.count++];
         *point = (struct capacity_point){
             .clients = (double)load->clients, .load = load, .in_phase = load->together || load->clients == 1};
-        fill_medians(point, NULL);
-        point->fits = loads->waits && point->in_phase &&
-                      point->thread_utilization <= CAPACITY_FIT_UTILIZATION && point->cpu_ns > 0;
+        fill_medians(point, loads->waits, NULL);
+        point->fits = may_fit(point, loads->waits, few);
         points.fitting += point->fits;
         points.windows += (int64_t)load->count;
     }
@@ -89,7 +107,7 @@ void capacity_points_draw(const struct capacity_points *points, struct rng *rng,
     if (points->count > 0)
         memcpy(ret, points->at, points->count * sizeof *ret);
     for (size_t i = 0; i < points->count; i++)
-        fill_medians(&ret[i], rng);
+        fill_medians(&ret[i], points->waits, rng);
 }
 
 /* ---- Figures of one picture of all loads ---- */
@@ -108,7 +126,7 @@ static ptrdiff_t find_ceiling(const struct capacity_points *points)
     ptrdiff_t found = -1;
     for (size_t i = 0; i < points->count; i++) {
         const struct capacity_point *point = &points->at[i];
-        if (point->load->timed && is_saturated(point) &&
+        if (point->load->timed && !point->fits && is_saturated(point) &&
             (found < 0 || point->throughput_per_s > points->at[found].throughput_per_s))
             found = (ptrdiff_t)i;
     }
@@ -175,7 +193,7 @@ static void figures_of(const struct capacity_points *points, const struct capaci
     if (points->waits)
         figures_of_waiting(model, at, points->count, figures);
     else
-        figures[WORK] = find_least(at, points->count)->cpu_ns;
+        figures[WORK] = model && model->work_ns > 0 ? model->work_ns : find_least(at, points->count)->cpu_ns;
     if (!points->waits)
         figures[PREDICTED] = NS_PER_S / figures[WORK];
     if (ceiling >= 0)
@@ -222,7 +240,7 @@ static void draw_figures(const struct fit *fit, struct rng *rng, struct capacity
     for (size_t i = 0; i < points->count && fit->residual_count > 0; i++)
         if (at[i].fits)
             at[i].cpu_ns *= fmax(1e-3, 1 + fit->residuals[rng_below(rng, fit->residual_count)]);
-    bool fitted = fit->model && capacity_model_fit(at, points->count, fit->model->growth_from, &model);
+    bool fitted = fit->model && capacity_model_fit(at, points->count, capacity_shape_of(fit->model), &model);
     figures_of(points, at, fitted ? &model : NULL, fit->ceiling, figures);
 }
 
@@ -290,8 +308,8 @@ static bool fit_points(const struct capacity_points *points, struct capacity_cur
         first = first > 0 ? first : points->at[i].clients;
     }
     curve->loads_fitted = points->fitting;
-    double growth_from = capacity_growth_choose(points->at, points->count);
-    return several && capacity_model_fit(points->at, points->count, growth_from, &curve->model);
+    struct capacity_shape shape = capacity_shape_choose(points->at, points->count);
+    return several && capacity_model_fit(points->at, points->count, shape, &curve->model);
 }
 
 static double root_mean_square(const double *values, size_t count)
@@ -319,7 +337,8 @@ static void set_figures(const struct capacity_points *points, const double *figu
     const char *unpredicted = why_not_predicted(points, curve);
     const char *unmeasured = curve->busiest_clients == 0 ? "no_windows"
                              : hardest_is_shared(points) ? "core_shared"
-                                                         : "never_saturated";
+                             : points->waits             ? "never_saturated"
+                                                         : "no_harder_load";
     const char *whys[FIGURES] = {
         [WORK] = unpredicted,        [WAKEUP] = unpredicted,
         [WORKING_SET] = unpredicted, [PREDICTED] = unpredicted,

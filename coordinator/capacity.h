@@ -18,8 +18,12 @@
  * its core is no ceiling of its own); it never enters the fit, so that error_x = measured / predicted can be wrong.
  * Everywhere else utilization is that of the thread: others on the core leave what a fan-out costs as it is, or nearly so.
  *
- * A job that does not wait keeps its core busy with one client: its work is the CPU of the least load, measured round by
- * round; the ceiling is what windows of many clients reach.
+ * wakeups_per_fanout(K) is what was counted, or that of the least load shared by K, whichever the loads follow better: a burst
+ * pays for a cold core and cold caches once, however often its loop wakes until it is over.
+ *
+ * A job that does not wait keeps its core busy with one client.  Its few clients, up to CAPACITY_FEW, share turns of the loop
+ * as others share wake-ups, and foretell what more do: cpu(K) = work + turn / K.  With fewer than three such loads the least
+ * one alone is its work, plain rounds first.  The ceiling is the highest throughput of windows that are not in the fit.
  *
  * Intervals: STATS_LEVEL, by CAPACITY_DRAWS bootstrap draws from a seed: in each, every load draws from its own windows, and
  * its CPU is moved by one of the relative residuals of the fit, so that what the curve cannot follow widens what it foretells.
@@ -38,6 +42,7 @@
 #define CAPACITY_FIT_UTILIZATION 0.5
 #define CAPACITY_SATURATED       0.98
 #define CAPACITY_OWN_SHARE       0.9 /* of a saturated core's time that the measured thread has, at least */
+#define CAPACITY_FEW             4   /* clients, of a job that does not wait */
 #define CAPACITY_DRAWS           2000
 #define CAPACITY_LATENCY_GROWTH  1.1
 #define CAPACITY_MOST_CLIENTS    65536
@@ -73,10 +78,11 @@ struct capacity_model {
     double work_ns, wakeup_ns, growth_ns;
     double growth_from; /* clients; 0: without this term */
     double wakeups_of_one, wakeups_power;
+    bool by_burst; /* wake-ups are those of the least load, shared, rather than what was counted */
 };
 
 struct capacity_curve {
-    bool fitted; /* model holds; never of a job that does not wait */
+    bool fitted; /* model holds */
     struct capacity_model model;
     size_t loads_fitted;
     double residual_x; /* root mean square of the relative errors of the fit */
@@ -95,7 +101,7 @@ struct capacity_curve {
 };
 
 /* The curve of some loads.  Words for what is not known: `no_loads`, `too_few_loads` (in the fit), `work_not_separable` (the
- * fit leaves it 0), `does_not_wait`, `no_windows`, `never_saturated`, `core_shared` (busy, but with others), `latency_not_reached`. */
+ * fit leaves it 0), `does_not_wait`, `no_windows`, `never_saturated`, `core_shared` (busy, but with others), `no_harder_load` (than those of the fit), `latency_not_reached`. */
 void capacity_fit(const struct capacity_loads *loads, uint64_t seed, struct capacity_curve *ret);
 
 /* CPU per fan-out at this many clients, ns. */

@@ -123,9 +123,9 @@ static struct arm arm_of(const struct capacity_loads *loads)
 {
     struct arm arm = {.points = capacity_points_of(loads)};
     size_t count = arm.points.count;
-    double growth_from = capacity_growth_choose(arm.points.at, count);
-    arm.fitted = arm.points.fitting >= 2 &&
-                 capacity_model_fit(arm.points.at, count, growth_from, &arm.model) && arm.model.work_ns > 0;
+    struct capacity_shape shape = capacity_shape_choose(arm.points.at, count);
+    arm.fitted = arm.points.fitting >= 2 && capacity_model_fit(arm.points.at, count, shape, &arm.model) &&
+                 arm.model.work_ns > 0;
     arm.drawn = memory_zeroed(count + 1, sizeof *arm.drawn);
     arm.residuals = memory_zeroed(count + 1, sizeof *arm.residuals);
     if (arm.fitted)
@@ -151,7 +151,7 @@ static bool draw_arm(struct arm *arm, struct rng *rng, struct capacity_model *re
         if (moved[i].fits && arm->residual_count > 0)
             moved[i].cpu_ns *= fmax(1e-3, 1 + arm->residuals[rng_below(rng, arm->residual_count)]);
     }
-    return arm->fitted && capacity_model_fit(moved, count, arm->model.growth_from, ret);
+    return arm->fitted && capacity_model_fit(moved, count, capacity_shape_of(&arm->model), ret);
 }
 
 static struct stats_estimate estimate_of(struct crossing crossing, int64_t n)

@@ -30,13 +30,20 @@ void capacity_points_release(struct capacity_points *points);
 /* The same loads with medians of windows drawn with replacement; ret has room for points->count. */
 void capacity_points_draw(const struct capacity_points *points, struct rng *rng, struct capacity_point *ret);
 
-/* Fits the points that may enter, with the growth term from growth_from on (0: without).  false when no coefficients
- * can be had: *ret untouched. */
-bool capacity_model_fit(const struct capacity_point *at, size_t count, double growth_from,
+/* What shape a curve has, besides its coefficients. */
+struct capacity_shape {
+    double growth_from; /* 0: no third term */
+    bool by_burst;
+};
+
+/* Fits the points that may enter.  false when no coefficients can be had: *ret untouched. */
+bool capacity_model_fit(const struct capacity_point *at, size_t count, struct capacity_shape shape,
                         struct capacity_model *ret);
 
-/* Where the growth term begins, judged by how well each next load is foretold; 0: better without. */
-double capacity_growth_choose(const struct capacity_point *at, size_t count);
+/* The shape that the fitting points have: wake-ups by what is missed less, the third term by how well each next load is
+ * foretold. */
+struct capacity_shape capacity_shape_choose(const struct capacity_point *at, size_t count);
+struct capacity_shape capacity_shape_of(const struct capacity_model *model);
 
 /* How far the fit misses each fitting point, relative, scaled for the terms that it spent; ret has room for all fitting
  * ones.  Returns how many, 0 when there are not more points than terms. */

@@ -24,23 +24,40 @@ double capacity_cost_ns(const struct capacity_model *model, double clients)
     return capacity_busy_ns(model, clients) + model->wakeup_ns * wakeups;
 }
 
-/* As above, with the wake-ups that were counted. */
+/* Of a point that was measured, by the wake-ups that the model goes by. */
 static double cost_at(const struct capacity_model *model, const struct capacity_point *point)
 {
-    return capacity_busy_ns(model, point->clients) + model->wakeup_ns * point->wakeups;
+    double wakeups = model->by_burst ? model->wakeups_of_one / point->clients : point->wakeups;
+    return capacity_busy_ns(model, point->clients) + model->wakeup_ns * wakeups;
+}
+
+struct capacity_shape capacity_shape_of(const struct capacity_model *model)
+{
+    return (struct capacity_shape){model->growth_from, model->by_burst};
+}
+
+/* Wake-ups of one client, by the least load that fits. */
+static double least_wakeups(const struct capacity_point *at, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (at[i].fits)
+            return at[i].wakeups * at[i].clients;
+    return 0;
 }
 
 /* ---- Coefficients ---- */
 
 /* Rows of relative errors: terms / cpu against 1. */
-static size_t fill_rows(const struct capacity_point *at, size_t count, double growth_from, unsigned terms,
-                        double *design, double *ones)
+static size_t fill_rows(const struct capacity_point *at, size_t count, struct capacity_shape shape,
+                        unsigned terms, double *design, double *ones)
 {
     size_t rows = 0, cell = 0;
+    double of_one = least_wakeups(at, count);
     for (size_t i = 0; i < count; i++) {
         if (!at[i].fits)
             continue;
-        const double columns[CAPACITY_TERMS] = {1, at[i].wakeups, growth_of(at[i].clients, growth_from)};
+        double wakeups = shape.by_burst ? of_one / at[i].clients : at[i].wakeups;
+        const double columns[CAPACITY_TERMS] = {1, wakeups, growth_of(at[i].clients, shape.growth_from)};
         for (unsigned term = 0; term < CAPACITY_TERMS; term++)
             if (terms & 1u << term)
                 design[cell++] = columns[term] / at[i].cpu_ns;
@@ -50,12 +67,12 @@ static size_t fill_rows(const struct capacity_point *at, size_t count, double gr
 }
 
 /* Least squares with these terms alone; their squared error, or -1 when there is none or a coefficient is negative. */
-static double fit_terms(const struct capacity_point *at, size_t count, double growth_from, unsigned terms,
-                        double *ret_coefficients)
+static double fit_terms(const struct capacity_point *at, size_t count, struct capacity_shape shape,
+                        unsigned terms, double *ret_coefficients)
 {
     scoped_free double *design = memory_zeroed(count * CAPACITY_TERMS + 1, sizeof *design);
     scoped_free double *ones = memory_zeroed(count + 1, sizeof *ones);
-    size_t rows = fill_rows(at, count, growth_from, terms, design, ones), used = 0;
+    size_t rows = fill_rows(at, count, shape, terms, design, ones), used = 0;
     struct stats_fit fit;
     if (stats_least_squares(design, ones, rows, (size_t)__builtin_popcount(terms), &fit, NULL) < 0)
         return -1;
@@ -89,27 +106,40 @@ static void fit_wakeups(const struct capacity_point *at, size_t count, struct ca
     model->wakeups_power = line ? fit.coefficient[1] : 0;
 }
 
-bool capacity_model_fit(const struct capacity_point *at, size_t count, double growth_from,
-                        struct capacity_model *ret)
+/* Squared error of the best fit of that shape, -1 without one. */
+static double fit_best(const struct capacity_point *at, size_t count, struct capacity_shape shape,
+                       double *ret_best)
 {
-    double best[CAPACITY_TERMS] = {0}, least = -1;
+    unsigned all = 1u << (shape.growth_from > 0 ? CAPACITY_TERMS : CAPACITY_TERMS - 1);
+    double least = -1;
     /* with so few terms, all subsets are the whole of nonnegative least squares (Lawson, Hanson, ch. 23) */
-    for (unsigned terms = 1; terms < 1u << (growth_from > 0 ? CAPACITY_TERMS : CAPACITY_TERMS - 1); terms++) {
+    for (unsigned terms = 1; terms < all; terms++) {
         double coefficients[CAPACITY_TERMS] = {0};
-        double error = fit_terms(at, count, growth_from, terms, coefficients);
+        double error = fit_terms(at, count, shape, terms, coefficients);
         if (error < 0 || (least >= 0 && error >= least))
             continue;
         least = error;
         for (size_t i = 0; i < CAPACITY_TERMS; i++)
-            best[i] = coefficients[i];
+            ret_best[i] = coefficients[i];
     }
-    if (least < 0)
+    return least;
+}
+
+bool capacity_model_fit(const struct capacity_point *at, size_t count, struct capacity_shape shape,
+                        struct capacity_model *ret)
+{
+    double best[CAPACITY_TERMS] = {0};
+    if (fit_best(at, count, shape, best) < 0)
         return false;
     struct capacity_model model = {.work_ns = best[0],
                                    .wakeup_ns = best[1],
                                    .growth_ns = best[2],
-                                   .growth_from = best[2] > 0 ? growth_from : 0};
-    fit_wakeups(at, count, &model);
+                                   .growth_from = best[2] > 0 ? shape.growth_from : 0,
+                                   .wakeups_of_one = least_wakeups(at, count),
+                                   .wakeups_power = -1,
+                                   .by_burst = shape.by_burst};
+    if (!shape.by_burst)
+        fit_wakeups(at, count, &model);
     *ret = model;
     return true;
 }
@@ -133,7 +163,7 @@ size_t capacity_residuals(const struct capacity_model *model, const struct capac
 /* ---- The third term ---- */
 
 /* Squared relative errors of foretelling each fitting point from those of fewer clients; -1 when one cannot be. */
-static double foretelling_error(const struct capacity_point *at, size_t count, double growth_from)
+static double foretelling_error(const struct capacity_point *at, size_t count, struct capacity_shape shape)
 {
     double sum = 0;
     size_t before = 0;
@@ -143,7 +173,7 @@ static double foretelling_error(const struct capacity_point *at, size_t count, d
         struct capacity_model model;
         if (before++ < GROWTH_LEAST_LOADS - 1)
             continue;
-        if (!capacity_model_fit(at, i, growth_from, &model))
+        if (!capacity_model_fit(at, i, shape, &model))
             return -1;
         double miss = cost_at(&model, &at[i]) / at[i].cpu_ns - 1;
         sum += miss * miss;
@@ -151,25 +181,37 @@ static double foretelling_error(const struct capacity_point *at, size_t count, d
     return sum;
 }
 
-double capacity_growth_choose(const struct capacity_point *at, size_t count)
+static double choose_growth(const struct capacity_point *at, size_t count, bool by_burst)
 {
     size_t fitting = 0;
     for (size_t i = 0; i < count; i++)
         fitting += at[i].fits;
     if (fitting < GROWTH_LEAST_LOADS)
         return 0;
-    double without = foretelling_error(at, count, 0), least = GROWTH_MUST_SAVE * without, from = 0;
+    double without = foretelling_error(at, count, (struct capacity_shape){0, by_burst});
+    double least = GROWTH_MUST_SAVE * without, from = 0;
     for (size_t i = 0, seen = 0; i < count && seen + 2 < fitting; i++) {
         if (!at[i].fits)
             continue;
         seen++;
-        double error = foretelling_error(at, count, at[i].clients);
+        double error = foretelling_error(at, count, (struct capacity_shape){at[i].clients, by_burst});
         if (error >= 0 && error < least) {
             least = error;
             from = at[i].clients;
         }
     }
     return from;
+}
+
+struct capacity_shape capacity_shape_choose(const struct capacity_point *at, size_t count)
+{
+    double errors[2], best[CAPACITY_TERMS];
+    struct capacity_shape shapes[2];
+    for (int by_burst = 0; by_burst < 2; by_burst++) {
+        shapes[by_burst] = (struct capacity_shape){choose_growth(at, count, by_burst), by_burst};
+        errors[by_burst] = fit_best(at, count, shapes[by_burst], best);
+    }
+    return shapes[errors[1] >= 0 && errors[1] < errors[0]];
 }
 
 /* ---- The knee ---- */

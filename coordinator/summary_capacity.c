@@ -24,11 +24,12 @@ static struct capacity_window of_window(const struct summary_window *from)
                                         from->latency_p99_ns.known ? from->latency_p99_ns.value : 0};
 }
 
-/* A plain round of one client. */
-static struct capacity_window of_round(const struct summary_cell *cell, const struct summary_round *from)
+/* A plain round of one client.  more_ns: what the harness of a window costs beyond that of such a round. */
+static struct capacity_window of_round(const struct summary_cell *cell, const struct summary_round *from,
+                                       double more_ns)
 {
     double wakeups = cell->wakeups_per_fanout.known ? cell->wakeups_per_fanout.value : 0;
-    return (struct capacity_window){.cpu_ns = from->cpu_ns,
+    return (struct capacity_window){.cpu_ns = from->cpu_ns + more_ns,
                                     .wakeups = wakeups,
                                     .thread_utilization = from->cpu_ns / from->wall_ns,
                                     .utilization = from->cpu_ns / from->wall_ns,
@@ -37,7 +38,7 @@ static struct capacity_window of_round(const struct summary_cell *cell, const st
 }
 
 /* free() it. */
-static struct capacity_window *windows_of(const struct summary_cell *cell, size_t *ret_count)
+static struct capacity_window *windows_of(const struct summary_cell *cell, double more_ns, size_t *ret_count)
 {
     size_t count = cell->is_window ? cell->window_count : cell->value_count;
     struct capacity_window *windows = memory_zeroed(count + 1, sizeof *windows);
@@ -46,7 +47,7 @@ static struct capacity_window *windows_of(const struct summary_cell *cell, size_
         if (cell->is_window)
             windows[(*ret_count)++] = of_window(&cell->windows[i]);
         else if (cell->values[i].wall_ns > 0)
-            windows[(*ret_count)++] = of_round(cell, &cell->values[i]);
+            windows[(*ret_count)++] = of_round(cell, &cell->values[i], more_ns);
     return windows;
 }
 
@@ -136,6 +137,21 @@ static void keep_least_cores(const struct summary *summary, struct family *famil
     family->count = kept;
 }
 
+/* Where a fan-out takes nanoseconds, clock reads and histogram of a window weigh more than the loop of a calibrated round:
+ * how much more, as the empty arm tells of both.  0 where it does not, or where waits dwarf it. */
+static double harness_gap(const struct summary *summary, const struct family *family,
+                          const struct summary_cell *plain)
+{
+    if (plain->is_window || plain->job_waits || !plain->harness_ns.known)
+        return 0;
+    for (size_t i = 0; i < family->count; i++) {
+        const struct summary_cell *cell = &summary->cells[family->cells[i]];
+        if (cell->is_window && !is_open(cell) && cell->harness_ns.known)
+            return cell->harness_ns.value - plain->harness_ns.value;
+    }
+    return 0;
+}
+
 static void make_loads(const struct summary *summary, struct family *family)
 {
     keep_least_cores(summary, family);
@@ -149,7 +165,7 @@ static void make_loads(const struct summary *summary, struct family *family)
         load->clients = cell->clients;
         load->together = cell->phase && strcmp(cell->phase, "together") == 0;
         load->timed = cell->is_window;
-        load->windows = windows_of(cell, &load->count);
+        load->windows = windows_of(cell, harness_gap(summary, family, cell), &load->count);
     }
     bool waits = summary->cells[family->cells[0]].job_waits;
     family->input = (struct capacity_loads){family->loads, count, waits};

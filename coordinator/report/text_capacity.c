@@ -156,7 +156,13 @@ static void print_curve(const struct summary *summary, const struct summary_capa
     const struct capacity_curve *curve = &row->curve;
     struct line line = {.length = 0};
     line_add(&line, "  %s: ", cell_of(summary, row)->arm);
-    if (curve->fitted && curve->work_ns.known) {
+    if (curve->fitted && curve->work_ns.known && !curve->wakeup_ns.known) {
+        line_add(&line,
+                 "work %s, each turn of the loop %s; %zu loads of few clients fitted, missed by %.1f %%",
+                 figure_duration(work, true, curve->work_ns.value),
+                 figure_duration(wakeup, true, curve->model.wakeup_ns), curve->loads_fitted,
+                 row->residual_percent);
+    } else if (curve->fitted && curve->work_ns.known) {
         line_add(&line, "work %s, each wake-up %s", figure_duration(work, true, curve->work_ns.value),
                  figure_duration(wakeup, true, curve->wakeup_ns.value));
         if (curve->model.growth_from > 0)

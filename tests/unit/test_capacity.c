@@ -339,30 +339,80 @@ static void test_plain_rounds_stand_in_for_one_client_and_prove_no_ceiling(void 
     assert_int_equal(curve.loads_fitted, 4);
 }
 
+/* 9.5 us of work, and a turn of the loop of 3.7 us that all clients share. */
+static void make_busy(struct made *made, const int64_t *clients, size_t count)
+{
+    *made = (struct made){.loads = {made->at, 0, false}};
+    for (size_t i = 0; i < count; i++) {
+        double K = (double)clients[i], cpu_ns = 9.5 * US + 3.7 * US / K;
+        add_load(made, clients[i], 1);
+        last_windows(made)[0] = (struct capacity_window){.cpu_ns = cpu_ns,
+                                                         .thread_utilization = 1,
+                                                         .utilization = 1,
+                                                         .throughput_per_s = 1e9 / cpu_ns,
+                                                         .latency_p50_ns = K * cpu_ns};
+    }
+}
+
 static void test_a_job_that_does_not_wait(void **state)
 {
     (void)state;
-    struct made made = {.loads = {made.at, 0, false}};
+    struct made made;
     struct capacity_curve curve;
-    for (int64_t clients = 1; clients <= 4; clients *= 2) {
-        add_load(&made, clients, 1);
-        last_windows(&made)[0] = (struct capacity_window){.cpu_ns = 19 * US + US * (double)clients,
-                                                          .thread_utilization = 1,
-                                                          .utilization = 1,
-                                                          .throughput_per_s = 1e9 / (20.5 * US),
-                                                          .latency_p50_ns = 20 * US * (double)clients};
-    }
-    add_load(&made, 1, 1);
-    made.at[made.loads.count - 1].timed = false;
-    last_windows(&made)[0] = (struct capacity_window){20.2 * US, 0, 1, 1, 1e9 / (20.2 * US), 20.2 * US, 0};
+    make_busy(&made, (const int64_t[]){1, 2, 4, 8, 16}, 5);
     capacity_fit(&made.loads, 1, &curve);
-    assert_false(curve.fitted);
-    assert_close(curve.work_ns.value, 20.2 * US, 1e-12); /* of the plain rounds */
-    assert_close(curve.predicted_per_s_core.value, 1e9 / (20.2 * US), 1e-12);
-    assert_close(curve.error_x.value, 20.2 / 20.5, 1e-9);
+    assert_true(curve.fitted);
+    assert_int_equal(curve.loads_fitted, 3);
+    assert_close(curve.work_ns.value, 9.5 * US, 1e-9);
+    assert_close(curve.model.wakeup_ns, 3.7 * US, 1e-9);
+    assert_int_equal(curve.ceiling_clients, 16);
+    assert_close(curve.error_x.value, 9.5 / (9.5 + 3.7 / 16), 1e-9);
     assert_why(&curve.wakeup_ns, "does_not_wait");
     assert_why(&curve.clients_at_knee, "does_not_wait");
     assert_why(&curve.clients_in_time, "does_not_wait");
+
+    made.windows[4][0].cpu_ns *= 2; /* what was not in the fit changes nothing */
+    capacity_fit(&made.loads, 1, &curve);
+    assert_close(curve.work_ns.value, 9.5 * US, 1e-9);
+    made.loads.count = 3; /* and what was in it proves nothing */
+    capacity_fit(&made.loads, 1, &curve);
+    assert_why(&curve.measured_per_s_core, "no_harder_load");
+}
+
+static void test_without_few_clients_plain_rounds_tell_the_work(void **state)
+{
+    (void)state;
+    struct made made;
+    struct capacity_curve curve;
+    make_busy(&made, (const int64_t[]){1, 16}, 2);
+    add_load(&made, 1, 1);
+    made.at[made.loads.count - 1].timed = false;
+    last_windows(&made)[0] = (struct capacity_window){.cpu_ns = 13 * US, .throughput_per_s = 1e9 / (13 * US)};
+    capacity_fit(&made.loads, 1, &curve);
+    assert_false(curve.fitted);
+    assert_close(curve.work_ns.value, 13 * US, 1e-12);
+    assert_close(curve.predicted_per_s_core.value, 1e9 / (13 * US), 1e-12);
+    assert_close(curve.error_x.value, 13 / (9.5 + 3.7 / 16), 1e-9);
+}
+
+/* Timers in whole ms: more and more wake-ups per burst, of which only the first finds the core cold. */
+static void test_a_burst_pays_for_a_cold_core_once(void **state)
+{
+    (void)state;
+    struct made made;
+    struct capacity_curve curve;
+    make(&gather, 16, 1, 1, &made);
+    for (size_t i = 0; i < made.loads.count; i++)
+        made.windows[i][0].wakeups *= 1 + 0.3 * (double)i;
+    capacity_fit(&made.loads, 1, &curve);
+    assert_true(curve.model.by_burst);
+    assert_close(curve.work_ns.value, gather.work_ns, 1e-6);
+
+    for (size_t i = 0; i < made.loads.count; i++) /* each of them costs: counted */
+        made.windows[i][0].cpu_ns = gather.work_ns + gather.wakeup_ns * made.windows[i][0].wakeups;
+    capacity_fit(&made.loads, 1, &curve);
+    assert_false(curve.model.by_burst);
+    assert_close(curve.work_ns.value, gather.work_ns, 1e-6);
 }
 
 static void test_latency_growth_is_read_between_loads(void **state)
@@ -615,6 +665,8 @@ int main(void)
         cmocka_unit_test(test_too_little_says_so),
         cmocka_unit_test(test_plain_rounds_stand_in_for_one_client_and_prove_no_ceiling),
         cmocka_unit_test(test_a_job_that_does_not_wait),
+        cmocka_unit_test(test_without_few_clients_plain_rounds_tell_the_work),
+        cmocka_unit_test(test_a_burst_pays_for_a_cold_core_once),
         cmocka_unit_test(test_latency_growth_is_read_between_loads),
         cmocka_unit_test(test_the_crossovers_of_the_lab),
         cmocka_unit_test(test_a_crossover_is_foretold_and_found),
