@@ -59,15 +59,24 @@ static double lower_ns(const struct latency *latency, size_t bucket)
     return (double)wire_histogram_lower_ns(&latency->make, latency->at[bucket].index);
 }
 
-/* The last ns that belongs to it. */
-static double upper_ns(const struct latency *latency, size_t bucket)
+double latency_bucket_end_ns(const struct latency *latency, size_t bucket)
 {
     return (double)wire_histogram_lower_ns(&latency->make, latency->at[bucket].index + 1) - 1;
 }
 
 static double middle_ns(const struct latency *latency, size_t bucket)
 {
-    return (lower_ns(latency, bucket) + upper_ns(latency, bucket)) / 2;
+    return (lower_ns(latency, bucket) + latency_bucket_end_ns(latency, bucket)) / 2;
+}
+
+int64_t latency_octave_buckets(const struct latency *latency)
+{
+    int64_t buckets = 1, least = 1;
+    for (int64_t digit = 0; digit < latency->make.significant_digits; digit++)
+        least *= 10;
+    while (buckets < least)
+        buckets *= 2;
+    return buckets;
 }
 
 bool latency_quantile(const struct latency *latency, double q, double *ret_ns)
@@ -96,7 +105,7 @@ bool latency_moments(const struct latency *latency, struct latency_moments *ret)
         squares += apart * apart * (double)latency->at[i].count;
     }
     *ret = (struct latency_moments){.min_ns = lower_ns(latency, 0),
-                                    .max_ns = upper_ns(latency, latency->count - 1),
+                                    .max_ns = latency_bucket_end_ns(latency, latency->count - 1),
                                     .mean_ns = sum / total,
                                     .stddev_ns = sqrt(squares / total)};
     return true;

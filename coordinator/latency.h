@@ -34,6 +34,10 @@ void latency_release(struct latency *latency); /* fine on a zeroed struct and tw
 /* The value of rank ceil(q x total), 0 < q <= 1.  false: there is none, or it lies above the histogram. */
 bool latency_quantile(const struct latency *latency, double q, double *ret_ns);
 
+/* The last ns that belongs to the bucket; how many buckets a doubling of the value takes. */
+double latency_bucket_end_ns(const struct latency *latency, size_t bucket);
+int64_t latency_octave_buckets(const struct latency *latency);
+
 struct latency_moments {
     double min_ns, max_ns, mean_ns, stddev_ns; /* of all, not of a sample */
 };

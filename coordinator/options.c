@@ -30,6 +30,7 @@ enum option_key {
     OPTION_FORMAT,
     OPTION_CO_RUN,
     OPTION_ROUNDS,
+    OPTION_CELL,
     OPTION_THRESHOLD,
     OPTION_METRIC,
     OPTION_IGNORE,
@@ -407,12 +408,21 @@ void options_release_run(struct options_run *options)
 
 /* -- report ------------------------------------------------------------------------------------------------- */
 
+static int take_report_format(struct options_report *options, const char *text, struct error *err)
+{
+    options->hgrm = strcmp(text, "hgrm") == 0; /* of the store, not of a summary */
+    return options->hgrm ? 0 : read_format(text, &options->format, err);
+}
+
 static int take_report_word(struct parsing *parsing, int key, char *text)
 {
     struct options_report *options = parsing->of;
     switch (key) {
     case OPTION_FORMAT:
-        return read_format(text, &options->format, parsing->err);
+        return take_report_format(options, text, parsing->err);
+    case OPTION_CELL:
+        options->cell = text;
+        return 0;
     case OPTION_ROUNDS:
         options->rounds = true;
         return 0;
@@ -442,7 +452,9 @@ static error_t parse_report(int key, char *text, struct argp_state *state)
 int options_parse_report(int argc, char **argv, struct options_report *ret, struct error *err)
 {
     static const struct argp_option table[] = {
-        {"format", OPTION_FORMAT, "FORMAT", 0, "text, json, csv ...", 0},
+        {"format", OPTION_FORMAT, "FORMAT", 0,
+         "text, json, csv ..., or hgrm: latencies of a cell of windows, for HdrHistogram's plotter", 0},
+        {"cell", OPTION_CELL, "ID", 0, "hgrm: of which cell, where the run has several", 0},
         {"rounds", OPTION_ROUNDS, NULL, 0, "csv: a row per round, with every raw value", 0},
         {0},
     };
@@ -457,7 +469,9 @@ int options_parse_report(int argc, char **argv, struct options_report *ret, stru
     struct options_report options = {.format = "text"};
     if (parse(&argp, argc, argv, &options, err) < 0)
         return -1;
-    if (options.rounds && strcmp(options.format, "csv") != 0)
+    if (options.cell && !options.hgrm)
+        return error_set(err, ERROR_USAGE, "--cell goes with --format hgrm");
+    if (options.rounds && (options.hgrm || strcmp(options.format, "csv") != 0))
         return error_set(err, ERROR_USAGE, "--rounds goes with --format csv");
     *ret = options;
     return 0;

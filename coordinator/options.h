@@ -33,7 +33,9 @@ struct options_run {   /* of run and plan */
 struct options_report {
     const char *run;
     const char *format;
-    bool rounds; /* csv: a row per round */
+    bool rounds;      /* csv: a row per round */
+    bool hgrm;        /* instead of a format: the latencies of one cell */
+    const char *cell; /* its id, or NULL */
 };
 
 struct options_compare {

@@ -6,6 +6,7 @@
 #include "coordinator/endpoint.h"
 #include "coordinator/environment.h"
 #include "coordinator/fleet.h"
+#include "coordinator/hgrm.h"
 #include "coordinator/hostlock.h"
 #include "coordinator/launch.h"
 #include "coordinator/plan.h"
@@ -555,7 +556,9 @@ int run_report(const struct options_report *options, FILE *out, struct error *er
     struct summary *summary = NULL;
     if (store_open(options->run, STORE_READ, &store, err) < 0)
         return -1;
-    int status = options->rounds ? rounds_csv_write(store, out, err) : summary_build(store, &summary, err);
+    int status = options->rounds ? rounds_csv_write(store, out, err)
+                 : options->hgrm ? hgrm_write(store, options->cell, out, err)
+                                 : summary_build(store, &summary, err);
     if (status == 0 && summary)
         status = print_report(summary, options->format, out, err);
     summary_free(summary);

@@ -164,29 +164,26 @@ static double sum_of(const struct cell_rounds *own, enum raw_field field)
 
 /* Of those that were under way at the close, as many are right as start within the shortest latency, give or take three
  * deviations of a Poisson count. */
-static double achieved(const struct cell_rounds *own, double offered)
+static double achieved(const struct cell_rounds *own, double offered, double length_ns)
 {
     struct latency_moments moments;
-    double ended = 0, length_ns = 0;
-    for (size_t i = 0; i < own->count; i++) {
+    double ended = 0;
+    for (size_t i = 0; i < own->count; i++)
         ended += (double)own->values[i].raw->fanouts;
-        length_ns += (double)own->values[i].raw->wall_ns;
-    }
     double under_way = offered - ended - sum_of(own, RAW_skipped) - sum_of(own, RAW_unfinished);
     double least_ns = latency_moments(&own->latency, &moments) ? moments.min_ns * (double)own->count : 0;
-    double expected = length_ns > 0 ? offered * least_ns / length_ns : 0;
+    double expected = offered * least_ns / length_ns;
     return (ended + fmax(0, fmin(under_way, expected + 3 * sqrt(expected)))) / offered;
 }
 
+/* The schedule runs for the length that was planned, however late the window closed. */
 static void fill_generator(const struct cell_rounds *own, struct summary_cell *cell, const char *why)
 {
-    double length_ns = 0;
+    double length_ns = (double)cell->duration_ns * (double)own->count;
     struct summary_figure offered = rounds_sum(own, RAW_offered, why);
-    for (size_t i = 0; i < own->count; i++)
-        length_ns += (double)own->values[i].raw->wall_ns;
     bool known = offered.known && offered.value > 0 && length_ns > 0;
     cell->offered_per_s_core = known ? figure(offered.value / length_ns * (double)NS_PER_S) : no_figure(why);
-    cell->achieved_x = known ? figure(achieved(own, offered.value)) : no_figure(why);
+    cell->achieved_x = known ? figure(achieved(own, offered.value, length_ns)) : no_figure(why);
     cell->skipped = rounds_sum(own, RAW_skipped, why);
     cell->unfinished = rounds_sum(own, RAW_unfinished, why);
     cell->lag_p50_ns = rounds_reduce(own, RAW_lag_p50_ns, MIDDLE, why);

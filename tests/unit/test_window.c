@@ -1,5 +1,6 @@
 /* Latencies of many fan-outs, and the summary of windows: stores with made-up histograms. */
 #include "base/memory.h"
+#include "coordinator/hgrm.h"
 #include "coordinator/latency.h"
 #include "coordinator/plan.h"
 #include "coordinator/store.h"
@@ -206,7 +207,7 @@ static const struct summary *summarise(struct made *made, const char *sweep, int
     (void)snprintf(made->dir, sizeof made->dir, "/tmp/corefan-window-%lld", (long long)getpid());
     for (int64_t i = 0; i < made->plan->cell_count; i++) {
         made->plan->cells[i].spec.duration_ns = 1000 * MS;
-        made->plan->cells[i].spec.clients = 4;
+        made->plan->cells[i].spec.clients = made->plan->cells[i].spec.rate_per_s > 0 ? 1 : 4;
     }
     check(store_create(made->dir, &made->store, &err), &err);
     check(store_put_plan(made->store, made->plan, &err), &err);
@@ -359,6 +360,153 @@ static void test_a_window_without_latencies_is_no_number(void **state)
     made_close(&made);
 }
 
+/* ---- HdrHistogram's text ---- */
+
+/* 100, 200, ... 1,000 ns, once each, in both windows. */
+static void ten_values(const struct plan_cell *cell, int64_t worker, struct wire_round *round,
+                       struct made_histogram *latency)
+{
+    int64_t ns[8];
+    (void)cell;
+    (void)worker;
+    for (int64_t i = 0; i < 5; i++)
+        ns[i] = (round->block * 5 + i + 1) * 100;
+    round->wall_ns = 1000 * MS;
+    round->cpu_ns = MS;
+    round->fanouts = 5;
+    make_histogram(latency, ns, 5, 1);
+}
+
+static char *hgrm_of(const struct made *made, const char *cell, struct error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (hgrm_write(made->store, cell, out, err) < 0)
+        err->text[sizeof err->text - 1] = '\0';
+    (void)fclose(out);
+    return text;
+}
+
+static void test_hgrm_steps_as_hdrhistogram_does(void **state)
+{
+    static const char *const lines[] = {
+        "       Value     Percentile TotalCount 1/(1-Percentile)\n",
+        "\n",
+        "       0.100 0.000000000000          1           1.00\n",
+        "       0.100 0.100000000000          1           1.11\n",
+        "       0.200 0.200000000000          2           1.25\n",
+        "       0.300 0.300000000000          3           1.43\n",
+        "       0.400 0.400000000000          4           1.67\n",
+        "       0.500 0.500000000000          5           2.00\n",
+        "       0.600 0.550000000000          6           2.22\n",
+        "       0.600 0.600000000000          6           2.50\n",
+        "       0.700 0.650000000000          7           2.86\n",
+        "       0.700 0.700000000000          7           3.33\n",
+        "       0.800 0.750000000000          8           4.00\n",
+        "       0.800 0.775000000000          8           4.44\n",
+        "       0.800 0.800000000000          8           5.00\n",
+        "       0.900 0.825000000000          9           5.71\n",
+        "       0.900 0.850000000000          9           6.67\n",
+        "       0.900 0.875000000000          9           8.00\n",
+        "       0.900 0.887500000000          9           8.89\n",
+        "       0.900 0.900000000000          9          10.00\n",
+        "       1.000 0.912500000000         10          11.43\n",
+        "       1.000 1.000000000000         10\n",
+        "#[Mean    =        0.550, StdDeviation   =        0.287]\n",
+        "#[Max     =        1.000, Total count    =           10]\n",
+        "#[Buckets =           27, SubBuckets     =         2048]\n",
+        "#[libuv/gather/sleep/n=4/delay=10ms/cores=1, us from the actual start]\n",
+    };
+    struct made made;
+    struct error err = {0};
+    (void)state;
+    (void)summarise(&made, "{job: sleep, fanout: 4, delay: 10ms, arms: [gather], rounds: 2}", 1, ten_values);
+    scoped_free char *text = hgrm_of(&made, NULL, &err);
+    const char *at = text;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        size_t length = strcspn(at, "\n") + 1;
+        scoped_free char *line = strndup(at, length);
+        assert_string_equal(line, lines[i]);
+        at += length;
+    }
+    assert_string_equal(at, "");
+    made_close(&made);
+}
+
+static void test_hgrm_asks_which_cell(void **state)
+{
+    static const struct {
+        const char *cell, *line;
+    } rows[] = {
+        {NULL, "this run has 2 cells of windows: name one, like --cell "
+               "libuv/sequential/sleep/n=4/delay=10ms/cores=1"},
+        {"nope", "no cell 'nope' in this run (--format csv lists them)"},
+    };
+    struct made made;
+    (void)state;
+    (void)summarise(&made, "{job: sleep, fanout: 4, delay: 10ms, arms: [sequential, gather], rounds: 9}", 1,
+                    mixed_windows);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error err = {0};
+        scoped_free char *text = hgrm_of(&made, rows[i].cell, &err);
+        assert_string_equal(text, "");
+        assert_int_equal(err.kind, ERROR_USAGE);
+        assert_string_equal(err.text, rows[i].line);
+    }
+    made_close(&made);
+}
+
+/* ---- open loops ---- */
+
+/* Of 100 starts per window: on time; or one in ten not ended; or, once, 50 ms late with a histogram that shows it. */
+static void open_windows(const struct plan_cell *cell, int64_t worker, struct wire_round *round,
+                         struct made_histogram *latency)
+{
+    const int64_t ns[] = {10 * MS};
+    bool behind = strcmp(cell->spec.arm, "sequential") == 0;
+    (void)worker;
+    round->wall_ns = 1000 * MS;
+    round->cpu_ns = 100 * MS;
+    round->busy_ticks = behind ? 99 : 20;
+    round->offered = 100;
+    round->fanouts = behind ? 90 : 99;
+    round->skipped = behind ? 1 : 0;
+    round->unfinished = 0;
+    round->lag_p50_ns = 1000 * (round->block + 1);
+    round->lag_max_ns = round->block == 4 ? 50 * MS : 5000;
+    make_histogram(latency, ns, 1, behind ? 99 : 100);
+}
+
+static void test_open_loop(void **state)
+{
+    struct made made;
+    (void)state;
+    const struct summary *summary = summarise(
+        &made, "{job: sleep, fanout: 4, delay: 10ms, arms: [sequential, gather], rate: 100/s, rounds: 9}", 1,
+        open_windows);
+    const struct summary_cell *gather = cell_of(summary, "gather"), *behind = cell_of(summary, "sequential");
+    assert_string_equal(gather->arrivals, "poisson");
+    assert_close(gather->offered_per_s_core.value, 100, 1e-9);
+    assert_close(gather->achieved_x.value, 1, 1e-9); /* one of 100 is under way at the close, as it must */
+    assert_close(gather->lag_p50_ns.value, 5000, 1e-9);
+    assert_close(gather->lag_max_ns.value, 50 * MS, 1e-9);
+    assert_close(gather->skipped.value, 0, 0);
+    assert_close(gather->core_utilization.value, 0.2, 1e-9);
+    assert_close(gather->busy_x.value, 0.2, 1e-9);
+    assert_false(gather->saturated);
+    assert_false(gather->flags >> SUMMARY_FLAG_GENERATOR_LIMITED & 1);
+    /* 81 were under way at the close of nine windows, where 9 and three deviations of that would be right */
+    assert_close(behind->achieved_x.value, (810 + 9 + 9) / 900.0, 0.001);
+    assert_true(behind->flags >> SUMMARY_FLAG_GENERATOR_LIMITED & 1);
+    assert_close(behind->skipped.value, 9, 0);
+    assert_close(behind->utilization.value, 0.1, 1e-9); /* its CPU was busy with something else */
+    assert_close(behind->busy_x.value, 0.99, 1e-9);
+    assert_true(behind->saturated);
+    assert_close(behind->windows[0].utilization, 0.99, 1e-9);
+    made_close(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +518,9 @@ int main(void)
         cmocka_unit_test(test_a_core_without_rest_is_saturated),
         cmocka_unit_test(test_workers_add_up),
         cmocka_unit_test(test_a_window_without_latencies_is_no_number),
+        cmocka_unit_test(test_hgrm_steps_as_hdrhistogram_does),
+        cmocka_unit_test(test_hgrm_asks_which_cell),
+        cmocka_unit_test(test_open_loop),
     };
     return cmocka_run_group_tests_name("window", tests, NULL, NULL);
 }
