@@ -14,6 +14,8 @@
 
 #define PLAN_SATURATED_RUNGS 2
 #define PLAN_SATURATED       0.98 /* utilization of a core that has nothing left */
+#define PLAN_OWN_SHARE                                                                                       \
+    0.9 /* of its time that the measured thread has then, at least: others are no saturation */
 
 struct sweep; /* sweep.h */
 struct sweep_map;

@@ -121,12 +121,34 @@ static void print_budget(FILE *out, const struct plan *plan, int64_t budget_ns)
                           plan->groups[i].title);
 }
 
+static bool has_ladder(const struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->group_count; i++)
+        if (plan->groups[i].is_rung)
+            return true;
+    return false;
+}
+
 static bool goes_on(const struct plan *plan)
 {
     for (int64_t i = 0; i < plan->group_count; i++)
         if (plan->groups[i].precision > 0)
             return true;
     return false;
+}
+
+/* What the figures above cannot know: how far a ladder goes, and when parts of its ceiling are numbers. */
+static void print_ladders(FILE *out, const struct plan *plan)
+{
+    bool parts = false;
+    for (int64_t i = 0; i < plan->cell_count; i++)
+        parts |= plan->cells[i].rate_factor > 0;
+    if (has_ladder(plan))
+        (void)fprintf(out,
+                      "A rung of a ladder is left out once all of its cells were saturated on %d below it.\n",
+                      PLAN_SATURATED_RUNGS);
+    if (parts)
+        (void)fputs("Rates like 0.5x wait for the ladder that finds their ceiling.\n", out);
 }
 
 int plan_print_text(const struct plan *plan, int64_t budget_ns, FILE *out)
@@ -138,25 +160,37 @@ int plan_print_text(const struct plan *plan, int64_t budget_ns, FILE *out)
                   plan->name, units_format_count(cells, sizeof cells, plan->reported_count),
                   plural(plan->reported_count), units_format_count(groups, sizeof groups, plan->group_count),
                   plural(plan->group_count), (unsigned long long)plan->seed, (long long)plan->all_cores,
-                  plural(plan->all_cores), goes_on(plan) ? "at least" : "about",
+                  plural(plan->all_cores),
+                  goes_on(plan)      ? "at least"
+                  : has_ladder(plan) ? "at most about"
+                                     : "about",
                   format_wait(wait, sizeof wait, plan->expected_ns));
     for (int64_t i = 0; i < plan->group_count; i++)
         print_group(out, plan, &plan->groups[i]);
     (void)fprintf(out, "\nGroups run in this order; within a group, each round runs every arm once, shuffled "
                        "by the seed.\n");
+    print_ladders(out, plan);
     print_budget(out, plan, budget_ns);
     return ferror(out) ? -1 : 0;
 }
 
 /* ---- JSON ---- */
 
+static json_t *real_or_null(double value)
+{
+    return value > 0 ? json_real(value) : json_null();
+}
+
 static json_t *cell_json(const struct plan_cell *cell)
 {
-    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cell",
-                     (json_int_t)cell->spec.cell, "id", cell->id, "runtime", cell->runtime, "arm",
-                     cell->spec.arm, "job", cell->spec.job, "fanout", (json_int_t)cell->spec.fanout,
-                     "delay_ns", (json_int_t)cell->spec.delay_ns, "clients", (json_int_t)cell->spec.clients,
-                     "cores", (json_int_t)cell->cores, "expected_round_ns", (json_int_t)cell->expected_ns);
+    return json_pack(
+        "{s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "cell",
+        (json_int_t)cell->spec.cell, "id", cell->id, "runtime", cell->runtime, "arm", cell->spec.arm, "job",
+        cell->spec.job, "fanout", (json_int_t)cell->spec.fanout, "delay_ns", (json_int_t)cell->spec.delay_ns,
+        "clients", (json_int_t)cell->spec.clients, "cores", (json_int_t)cell->cores, "rate_per_s",
+        real_or_null(cell->spec.rate_per_s), "rate_factor_x", real_or_null(cell->rate_factor), "duration_ns",
+        cell->spec.duration_ns > 0 ? json_integer((json_int_t)cell->spec.duration_ns) : json_null(),
+        "expected_round_ns", (json_int_t)cell->expected_ns);
 }
 
 static json_t *interval_json(const struct plan_group *group)

@@ -74,7 +74,7 @@ static void learn(struct schedule *schedule, const struct group *group)
         double per_s = load->fanouts / load->wall_ns * (double)NS_PER_S;
         double busy_ns = load->busy_ns > load->cpu_ns ? load->busy_ns : load->cpu_ns;
         series->ceiling_per_s = per_s > series->ceiling_per_s ? per_s : series->ceiling_per_s;
-        if (busy_ns < PLAN_SATURATED * load->wall_ns)
+        if (busy_ns < PLAN_SATURATED * load->wall_ns || load->cpu_ns < PLAN_OWN_SHARE * load->wall_ns)
             continue;
         series->saturated_rungs++;
         series->saturated_at =

@@ -23,7 +23,9 @@ struct store_run;
 
 #define SUMMARY_SCHEMA_VERSION 1
 
-#define SUMMARY_SATURATED         0.98 /* utilization from which on a core has nothing left */
+#define SUMMARY_SATURATED 0.98 /* utilization from which on a core has nothing left */
+#define SUMMARY_OWN_SHARE                                                                                    \
+    0.9 /* of such a core that the measured thread has, at least: others are no saturation */
 #define SUMMARY_GENERATOR_LIMITED 0.99 /* achieved / offered below which the load is not what was asked for */
 
 /* A plain figure. */
@@ -167,8 +169,9 @@ struct summary_cell {
     bool first_of_arm; /* it is that one itself */
 
     /* Windows alone (is_window); elsewhere none is known (`no_window`). */
-    bool is_window;       /* rounds are windows of duration_ns */
-    bool saturated;       /* busy_x >= SUMMARY_SATURATED */
+    bool is_window; /* rounds are windows of duration_ns */
+    bool
+        saturated; /* busy_x >= SUMMARY_SATURATED, and most of it is the measured thread's (SUMMARY_OWN_SHARE) */
     double rate_factor;   /* the rate is this part of a measured ceiling; 0: it is a number */
     const char *arrivals; /* open loop: poisson, fixed; else NULL */
     struct summary_figure core_utilization;  /* busy time of the CPUs / length of the windows */

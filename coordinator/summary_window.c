@@ -201,7 +201,8 @@ static void fill_core(const struct cell_rounds *own, struct summary_cell *cell)
     cell->core_utilization = length_ns > 0 ? figure(busy_ns / length_ns) : no_figure("not_pinned");
     double busy = fmax(cell->utilization.value, cell->core_utilization.value);
     cell->busy_x = cell->utilization.known ? figure(busy) : cell->utilization;
-    cell->saturated = cell->busy_x.known && busy >= SUMMARY_SATURATED;
+    cell->saturated =
+        cell->busy_x.known && busy >= SUMMARY_SATURATED && cell->utilization.value >= SUMMARY_OWN_SHARE;
 }
 
 void summary_fill_windows(const struct cell_context *context, struct summary_cell *cell)

@@ -1567,7 +1567,15 @@ static void measure_interrupts(const struct plan_cell *cell, struct wire_round *
 {
     measure_load(cell, round);
     round->busy_ticks = round->cpu_ns / 10000000;
-    round->cpu_ns /= 2;
+    round->cpu_ns = round->cpu_ns * 92 / 100;
+}
+
+/* A core that is busy with somebody else. */
+static void measure_neighbours(const struct plan_cell *cell, struct wire_round *round)
+{
+    measure_load(cell, round);
+    round->busy_ticks = 100;
+    round->cpu_ns = round->cpu_ns * 85 / 100;
 }
 
 #define LADDER "job: sleep\ndelay: 10ms\nfanout: 4\nrounds: 2\nduration: 1s\n"
@@ -1595,6 +1603,20 @@ static void test_ladder_ends_after_two_saturated_rungs(void **state)
         assert_int_equal(sim.failed, 0);
         sim_close(&sim);
     }
+}
+
+static void test_neighbours_do_not_saturate_a_ladder(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "clients: {ladder: 256}\narms: gather\n", 1, 0);
+    sim.measure = measure_neighbours;
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    begin(&sim);
+    settle(&sim, 10000);
+    for (int64_t g = 0; g < 9; g++)
+        assert_int_equal(sim.finished[g], 1);
+    sim_close(&sim);
 }
 
 /* The slowest to saturate decides; what was asked for by number is measured all the same. */
@@ -1764,6 +1786,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_are_acknowledged_after_the_last),
         cmocka_unit_test(test_ladder_ends_after_two_saturated_rungs),
+        cmocka_unit_test(test_neighbours_do_not_saturate_a_ladder),
         cmocka_unit_test(test_ladder_goes_on_for_the_last_arm),
         cmocka_unit_test(test_rungs_wait_for_each_other),
         cmocka_unit_test(test_parts_of_a_ceiling_become_numbers),
