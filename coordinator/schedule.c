@@ -992,6 +992,8 @@ static const char *check_groups(const struct schedule *schedule)
         finished += schedule->groups[i].status >= GROUP_DONE;
         if (schedule->groups[i].attempts > SCHEDULE_MAX_ATTEMPTS)
             return "a group has had more attempts than it may";
+        if (schedule->groups[i].held && schedule->groups[i].status != GROUP_WAITING)
+            return "a group that waits for others is under way or over";
     }
     for (const struct attempt *attempt = schedule->attempts; attempt; attempt = attempt->next) {
         if (attempt->voided && attempt->aborting_count == 0)

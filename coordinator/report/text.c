@@ -422,7 +422,7 @@ static const char *achieved(char *buf, const struct summary_cell *cell)
 
 static const char *used(char *buf, const struct summary_cell *cell)
 {
-    return percent(buf, cell->busy_x.known, cell->busy_x.value);
+    return percent(buf, cell->utilization.known, cell->utilization.value);
 }
 
 static const char *per_core(char *buf, const struct summary_cell *cell)
@@ -655,7 +655,7 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
     char length[FIGURE_BYTES];
     line_add(&line, "%s: %lld %s%s", group->title, (long long)group->rounds,
              group->windows ? "window" : "round", plural(group->rounds));
-    if (group->windows)
+    if (group->windows && !strstr(group->title, ", duration "))
         line_add(&line, " of %s", figure_duration(length, true, (double)group->window_ns));
     line_add(&line, " per core");
     if (group->processes > 1)

@@ -23,10 +23,13 @@
 #define MAX_GROUPS 16
 #define MAX_ROUNDS 256
 
-static const char sweep_text[] = "rounds: 3\ncores: [1, 2]\nruntimes: [libuv, {kind: libuv, label: other}]\n"
-                                 "matrix:\n"
-                                 "  - {job: sleep, fanout: [1, 2], delay: 1ms, arms: [gather]}\n"
-                                 "  - {job: sleep, fanout: 3, delay: 1ms, runtimes: [libuv]}\n";
+static const char sweep_text[] =
+    "rounds: 3\ncores: [1, 2]\nruntimes: [libuv, {kind: libuv, label: other}]\n"
+    "matrix:\n"
+    "  - {job: sleep, fanout: [1, 2], delay: 1ms, arms: [gather]}\n"
+    "  - {job: sleep, fanout: 3, delay: 1ms, runtimes: [libuv]}\n"
+    "  - {job: sleep, fanout: 4, delay: 1ms, cores: 1, arms: [gather], clients: {ladder: 8}}\n"
+    "  - {job: sleep, fanout: 4, delay: 1ms, cores: 1, arms: [gather], rate: 0.5x}\n";
 
 struct peer {
     unsigned char identity[2];
@@ -248,7 +251,8 @@ static void say_result(struct world *world, struct peer *peer, bool honest)
         rounds[i].cell = one ? go->cell : peer->cells[i % width];
         rounds[i].block = go->first_block + (int64_t)(i / width);
         rounds[i].position = 0;
-        rounds[i].start_ns = rounds[i].wall_ns = rounds[i].cpu_ns = rounds[i].fanouts = 1;
+        rounds[i].start_ns = rounds[i].wall_ns = rounds[i].fanouts = 1;
+        rounds[i].cpu_ns = go->go % 2; /* groups of one block a go are saturated half of the time */
     }
     struct wire_message message = {.type = WIRE_RESULT};
     message.result = (struct wire_result){.group = go->group + (lie & 1),
