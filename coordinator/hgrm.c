@@ -26,25 +26,27 @@ static const struct store_cell *find_cell(const struct store_run *run, const cha
     return NULL;
 }
 
-static int choose_cell(const struct store_run *run, const char *id, const struct store_cell **ret,
-                       struct error *err)
+/* NULL: err says why. */
+static const struct store_cell *choose_cell(const struct store_run *run, const char *id, struct error *err)
 {
-    const struct store_cell *first = NULL, *named = id ? find_cell(run, id) : NULL;
+    const struct store_cell *first = NULL;
     size_t count = 0;
     for (size_t i = 0; i < run->cell_count; i++)
         if (is_candidate(&run->cells[i]) && count++ == 0)
             first = &run->cells[i];
-    if (count == 0)
-        return error_set(err, ERROR_USAGE, "no cell of this run has windows, and only those have latencies");
-    if (!id && count > 1)
-        return error_set(err, ERROR_USAGE, "this run has %zu cells of windows: name one, like --cell %s",
-                         count, first->id);
-    if (id && !named)
-        return error_set(err, ERROR_USAGE, "no cell '%.200s' in this run (--format csv lists them)", id);
-    if (named && named->spec.duration_ns == 0)
-        return error_set(err, ERROR_USAGE, "'%.200s' has no windows, and only those have latencies", id);
-    *ret = named ? named : first;
-    return 0;
+    const struct store_cell *chosen = id ? find_cell(run, id) : first;
+    if (!first)
+        error_set(err, ERROR_USAGE, "no cell of this run has windows, and only those have latencies");
+    else if (!id && count > 1)
+        error_set(err, ERROR_USAGE, "this run has %zu cells of windows: name one, like --cell %s", count,
+                  first->id);
+    else if (!chosen)
+        error_set(err, ERROR_USAGE, "no cell '%.200s' in this run (--format csv lists them)", id);
+    else if (chosen->spec.duration_ns == 0)
+        error_set(err, ERROR_USAGE, "'%.200s' has no windows, and only those have latencies", chosen->id);
+    else
+        return chosen;
+    return NULL;
 }
 
 /* ---- its latencies ---- */
@@ -111,11 +113,14 @@ static void print_levels(FILE *out, const struct latency *latency, int64_t total
 }
 
 /* Powers of two that HdrHistogram would need for as much, from `sub` values on. */
-static int count_octaves(int64_t sub, int64_t highest)
+static int count_octaves(int64_t sub, const struct wire_histogram *make)
 {
+    int64_t highest = make->lowest_ns > 0 ? make->highest_ns / make->lowest_ns : 0;
     int octaves = 1;
-    for (double end = (double)sub; end <= (double)highest; end *= 2)
+    while (highest >= sub) {
+        highest /= 2;
         octaves++;
+    }
     return octaves;
 }
 
@@ -133,7 +138,7 @@ static void print_footer(FILE *out, const struct store_cell *cell, const struct 
     (void)fprintf(out, "#[Max     = %12.*f, Total count    = %12" PRId64 "]\n", DECIMALS,
                   moments.max_ns / NS_PER_UNIT, total);
     (void)fprintf(out, "#[Buckets = %12d, SubBuckets     = %12" PRId64 "]\n",
-                  count_octaves(sub, latency->make.highest_ns / latency->make.lowest_ns), sub);
+                  count_octaves(sub, &latency->make), sub);
     (void)fprintf(out, "#[%s, us from the %s start", cell->id, is_open(cell) ? "intended" : "actual");
     if (latency->overflow > 0)
         (void)fprintf(out, ", and %" PRId64 " above %" PRId64 " s", latency->overflow,
@@ -141,16 +146,10 @@ static void print_footer(FILE *out, const struct store_cell *cell, const struct 
     (void)fputs("]\n", out);
 }
 
-int hgrm_write(struct store *store, const char *cell_id, FILE *out, struct error *err)
+static int write_cell(struct store *store, const struct store_cell *cell, FILE *out, struct error *err)
 {
-    struct store_run *run;
     struct latency latency = {.count = 0};
-    const struct store_cell *cell = NULL;
-    if (store_load(store, &run, err) < 0)
-        return -1;
-    int status = choose_cell(run, cell_id, &cell, err);
-    if (status == 0)
-        status = load_latency(store, cell, &latency, err);
+    int status = load_latency(store, cell, &latency, err);
     int64_t total = latency.total - latency.overflow;
     if (status == 0 && total == 0)
         status = error_set(err, ERROR_USAGE, "'%.200s' has no latencies: it was not measured", cell->id);
@@ -161,6 +160,16 @@ int hgrm_write(struct store *store, const char *cell_id, FILE *out, struct error
             status = error_set(err, ERROR_INTERNAL, "cannot write the histogram: %s", strerror(errno));
     }
     latency_release(&latency);
+    return status;
+}
+
+int hgrm_write(struct store *store, const char *cell_id, FILE *out, struct error *err)
+{
+    struct store_run *run;
+    if (store_load(store, &run, err) < 0)
+        return -1;
+    const struct store_cell *cell = choose_cell(run, cell_id, err);
+    int status = cell ? write_cell(store, cell, out, err) : -1;
     store_run_free(run);
     return status;
 }
