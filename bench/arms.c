@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "bench/floor.h"
+#include "bench/report.h"
 #include "worker/arms/arm.h"
 #include "worker/jobs/job.h"
 #include "worker/runtime/repeat.h"
@@ -23,8 +24,7 @@
 struct bench {
     struct runtime runtime;
     uv_loop_t loop;
-    bool json;
-    int lines;
+    struct report report;
     uint64_t waits_to_check;
 };
 
@@ -71,36 +71,6 @@ static void cell_run(struct bench *bench, struct cell *cell, uint64_t times)
         die("a fan-out failed");
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof(*values), compare_doubles);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-/* Prints one goal; limit 0: information only. */
-static void report(struct bench *bench, const char *name, double value, const char *unit, double limit)
-{
-    const char *verdict = limit <= 0 ? "" : value <= limit ? "PASS" : "MISS";
-    if (bench->json) {
-        printf("%s{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"%s\"", bench->lines++ ? ",\n" : "[\n", name,
-               value, unit);
-        if (limit > 0)
-            printf(", \"goal\": %.4f, \"reached\": %s", limit, value <= limit ? "true" : "false");
-        printf("}");
-        return;
-    }
-    printf("%-66s %10.3f %-3s", name, value, unit);
-    if (limit > 0)
-        printf("  goal <= %8.3f  %s", limit, verdict);
-    printf("\n");
-}
-
 struct no_wait {
     double arm_ns, floor_ns; /* CPU per fan-out */
 };
@@ -121,7 +91,7 @@ static struct no_wait no_wait(struct bench *bench, struct cell *cell, uint64_t t
         floor_ns[b] = (double)(clock_thread_cpu_ns() - half_ns) / (double)times;
     }
     floor_free(floor);
-    return (struct no_wait){median(arm_ns, BATCHES), median(floor_ns, BATCHES)};
+    return (struct no_wait){report_median(arm_ns, BATCHES), report_median(floor_ns, BATCHES)};
 }
 
 static void bench_no_wait_arm(struct bench *bench, const struct arm *arm, uint32_t n)
@@ -133,14 +103,14 @@ static void bench_no_wait_arm(struct bench *bench, const struct arm *arm, uint32
     bool has_goal = strcmp(arm->name, "gather") == 0 || strcmp(arm->name, "taskgroup") == 0;
     if (n == 2) {
         (void)snprintf(name, sizeof(name), "%s of 2, no wait, CPU per fan-out", arm->name);
-        report(bench, name, cost.arm_ns, "ns", has_goal ? 100 : 0);
+        report_line(&bench->report, name, cost.arm_ns, "ns", has_goal ? 100 : 0);
         return;
     }
     (void)snprintf(name, sizeof(name), "%s of %u, no wait, CPU per child", arm->name, n);
-    report(bench, name, cost.arm_ns / n, "ns", has_goal ? 20 : 0);
+    report_line(&bench->report, name, cost.arm_ns / n, "ns", has_goal ? 20 : 0);
     (void)snprintf(name, sizeof(name), "%s of %u, no wait, times the floor of %.2f ns", arm->name, n,
                    cost.floor_ns / n);
-    report(bench, name, cost.arm_ns / cost.floor_ns, "x", has_goal ? 4 : 0);
+    report_line(&bench->report, name, cost.arm_ns / cost.floor_ns, "x", has_goal ? 4 : 0);
 }
 
 static void bench_no_wait(struct bench *bench)
@@ -191,12 +161,12 @@ static void bench_waits(struct bench *bench, const struct wait_goal *goal, int t
     }
     size_t n = (size_t)goal->rounds;
     double delay_ms = (double)goal->delay_ns / NS_PER_MS;
-    double bare_ns = median(bare, n), wall_ns = median(wall, n);
+    double bare_ns = report_median(bare, n), wall_ns = report_median(wall, n);
     (void)snprintf(name, sizeof(name), "%s %u x %g ms, p50 wall over a bare wait", goal->arm, goal->fanout,
                    delay_ms);
-    report(bench, name, wall_ns / bare_ns, "x", goal->wall_limit_x);
+    report_line(&bench->report, name, wall_ns / bare_ns, "x", goal->wall_limit_x);
     (void)snprintf(name, sizeof(name), "%s %u x %g ms, CPU per child", goal->arm, goal->fanout, delay_ms);
-    report(bench, name, median(cpu, n) / goal->fanout, "ns", goal->cpu_limit_ns);
+    report_line(&bench->report, name, report_median(cpu, n) / goal->fanout, "ns", goal->cpu_limit_ns);
     if (bench->runtime.waits.early > 0)
         die("a wait ended early by the runtime's own count");
     cell_close(&cell);
@@ -245,7 +215,7 @@ static void bench_early(struct bench *bench)
         cell_run(bench, &cell, 1);
     char name[80];
     (void)snprintf(name, sizeof(name), "waits that ended early, of %llu", (unsigned long long)waits);
-    report(bench, name, (double)early, "", 0.5);
+    report_line(&bench->report, name, (double)early, "", 0.5);
     cell_close(&cell);
     free(watched);
 }
@@ -262,10 +232,10 @@ static void bench_uv_timer(struct bench *bench)
         cell_run(bench, &cell, 1);
         cpu[r] = (double)(clock_thread_cpu_ns() - cpu_ns);
     }
-    report(bench, "uv_timer instead: gather 1000 x 5 ms, CPU per child", median(cpu, rounds) / children, "ns",
-           0);
-    report(bench, "uv_timer instead: waits that ended early",
-           100.0 * (double)bench->runtime.waits.early / (double)bench->runtime.waits.count, "%", 0);
+    report_line(&bench->report, "uv_timer instead: gather 1000 x 5 ms, CPU per child",
+                report_median(cpu, rounds) / children, "ns", 0);
+    report_line(&bench->report, "uv_timer instead: waits that ended early",
+                100.0 * (double)bench->runtime.waits.early / (double)bench->runtime.waits.count, "%", 0);
     cell_close(&cell);
 }
 
@@ -273,7 +243,7 @@ static void parse(int argc, char **argv, struct bench *bench)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
-            bench->json = true;
+            bench->report.json = true;
         else if (strcmp(argv[i], "--waits") == 0 && i + 1 < argc)
             bench->waits_to_check = strtoull(argv[++i], NULL, 10);
         else
@@ -310,8 +280,7 @@ int main(int argc, char **argv)
         bench_waits(&bench, &goals[g], timerfd);
     bench_early(&bench);
     bench_uv_timer(&bench);
-    if (bench.json)
-        printf("\n]\n");
+    report_end(&bench.report);
     close(timerfd);
     runtime_release(&bench.runtime);
     (void)uv_run(&bench.loop, UV_RUN_DEFAULT);

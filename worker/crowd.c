@@ -103,10 +103,21 @@ size_t crowd_size(const struct wire_cell *cell)
     return size > 0 ? size : 1;
 }
 
-int crowd_open(struct runtime *runtime, const struct wire_cell *cell, struct crowd **ret, struct error *err)
+static bool is_open_loop(const struct wire_cell *cell)
+{
+    return cell->rate_per_s > 0;
+}
+
+bool crowd_alike(const struct wire_cell *a, const struct wire_cell *b)
+{
+    const struct slab made_for_a = {.cell = a};
+    return is_open_loop(a) == is_open_loop(b) && slab_serves(&made_for_a, b);
+}
+
+int crowd_open(struct runtime *runtime, const struct wire_cell *cell, size_t size, struct crowd **ret,
+               struct error *err)
 {
     struct crowd *crowd = memory_zeroed(1, sizeof *crowd);
-    size_t size = crowd_size(cell);
     *crowd =
         (struct crowd){.runtime = runtime, .cell = cell, .clients = calloc(size, sizeof *crowd->clients)};
     int rc = 0;
@@ -136,7 +147,9 @@ void crowd_close(struct crowd *crowd)
 
 bool crowd_serves(const struct crowd *crowd, const struct wire_cell *cell)
 {
-    return crowd->count == crowd_size(cell) && slab_serves(&crowd->clients[0].slab, cell);
+    size_t needed = crowd_size(cell);
+    bool enough = is_open_loop(cell) ? crowd->count >= needed : crowd->count == needed;
+    return enough && crowd_alike(crowd->cell, cell);
 }
 
 void crowd_bind(struct crowd *crowd, const struct arm *arm, const struct crowd_hooks *hooks)

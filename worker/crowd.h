@@ -54,8 +54,13 @@ struct crowd {
 /* How many clients a cell needs: `clients`, or for an open loop as many as its backlog may hold. */
 size_t crowd_size(const struct wire_cell *cell);
 
-/* cell must outlive the crowd.  -1: as slab_open. */
-int crowd_open(struct runtime *runtime, const struct wire_cell *cell, struct crowd **ret, struct error *err);
+/* Whether the clients of one cell do for the other, if there are enough of them. */
+bool crowd_alike(const struct wire_cell *a, const struct wire_cell *b);
+
+/* size: crowd_size of the cell, or more in an open loop, for other cells of its kind.  cell must outlive the crowd.  -1: as
+ * slab_open. */
+int crowd_open(struct runtime *runtime, const struct wire_cell *cell, size_t size, struct crowd **ret,
+               struct error *err);
 void crowd_close(struct crowd *crowd); /* nobody is active; NULL is fine */
 
 /* Whether a crowd made for one cell serves the other. */

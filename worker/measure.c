@@ -48,6 +48,19 @@ static int share_slab(struct measure *measure, const struct wire_cell *cell, str
     return 0;
 }
 
+/* An open loop of any rate makes do with the clients of the fastest one of its kind. */
+static size_t size_of_crowd(const struct measure *measure, const struct wire_cell *cell)
+{
+    const struct wire_assign *assign = measure->assign;
+    size_t size = crowd_size(cell);
+    for (size_t i = 0; cell->rate_per_s > 0 && i < assign->cell_count; i++) {
+        const struct wire_cell *other = &assign->cells[i];
+        if (crowd_alike(cell, other) && crowd_size(other) > size)
+            size = crowd_size(other);
+    }
+    return size;
+}
+
 static int share_crowd(struct measure *measure, const struct wire_cell *cell, struct crowd **ret,
                        struct error *err)
 {
@@ -57,7 +70,8 @@ static int share_crowd(struct measure *measure, const struct wire_cell *cell, st
         *ret = measure->crowds[i];
         return 0;
     }
-    if (crowd_open(measure->tools.runtime, cell, &measure->crowds[measure->crowd_count], err) < 0)
+    size_t size = size_of_crowd(measure, cell);
+    if (crowd_open(measure->tools.runtime, cell, size, &measure->crowds[measure->crowd_count], err) < 0)
         return -1;
     *ret = measure->crowds[measure->crowd_count++];
     return 0;

@@ -32,7 +32,7 @@ struct window {
     /* open loop */
     struct timer arrival, end;
     struct rng arrivals;
-    double sum_ns; /* of the gaps so far */
+    double sum_ns; /* of the gaps so far: the next start */
     int64_t offered, skipped;
     int64_t next_ns; /* the next intended start, from the launch on */
 };
@@ -79,6 +79,9 @@ int window_check(const struct wire_cell *cell, struct error *err)
     if (cell->clients > 1 && cell->rate_per_s > 0)
         return error_set(err, ERROR_USAGE,
                          "clients (a closed loop) and a rate (an open one) exclude each other");
+    if (cell->clients > WINDOW_CHILDREN / cell->fanout)
+        return error_set(err, ERROR_USAGE, "%lld clients of %lld children each are more than %d children",
+                         (long long)cell->clients, (long long)cell->fanout, WINDOW_CHILDREN);
     if (cell->fail.present || cell->timeout_ns > 0)
         return error_set(err, ERROR_USAGE,
                          "windows with 'fail' or 'timeout' are not measured: their fan-outs must end well");
@@ -132,7 +135,7 @@ static void window_close(struct window *window)
 static bool client_begins(void *context, struct client *client, int64_t now_ns)
 {
     struct window *window = context;
-    if (is_open_loop(window) && window->stage == STAGE_OPEN)
+    if (is_open_loop(window) && window->stage != STAGE_WARMING)
         histogram_record(&window->bench->room->lag, now_ns - client->intended_ns);
     return true;
 }
@@ -197,8 +200,9 @@ static int64_t draw_next(struct window *window)
 {
     const struct wire_cell *cell = window->bench->cell;
     if (strcmp(cell->arrivals, "fixed") == 0)
-        return (int64_t)floor((double)window->offered * 1e9 / cell->rate_per_s);
-    window->sum_ns += floor(-log(1 - rng_unit(&window->arrivals)) * 1e9 / cell->rate_per_s + 0.5);
+        window->sum_ns = floor((double)window->offered * 1e9 / cell->rate_per_s);
+    else
+        window->sum_ns += floor(-log(1 - rng_unit(&window->arrivals)) * 1e9 / cell->rate_per_s + 0.5);
     return window->sum_ns < 9e18 ? (int64_t)window->sum_ns : INT64_MAX;
 }
 

@@ -39,7 +39,8 @@ static void rig_open(struct rig *rig, struct wire_cell cell)
                                        .cell = &rig->cell,
                                        .arm = arm_find(cell.arm),
                                        .room = &rig->room};
-    assert_int_equal(crowd_open(&rig->runtime, &rig->cell, &rig->bench.crowd, &err), 0);
+    assert_int_equal(crowd_open(&rig->runtime, &rig->cell, crowd_size(&rig->cell), &rig->bench.crowd, &err),
+                     0);
     assert_int_equal(window_warm_up(&rig->bench, &err), 0);
 }
 
@@ -215,6 +216,24 @@ static void poisson_starts_are_those_of_the_spec(void **state)
     rig_close(&rig);
 }
 
+static void a_start_in_a_far_future_never_comes(void **state)
+{
+    (void)state;
+    static char *const arrivals[] = {fixed, poisson};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig;
+        struct wire_cell cell = open_loop(1e-300, 10 * NS_PER_MS, NS_PER_MS);
+        cell.arrivals = arrivals[i];
+        rig_open(&rig, cell);
+        struct wire_round round = rig_run(&rig);
+        assert_null(round.error);
+        assert_int_equal(round.offered, arrivals[i] == fixed ? 1 : 0);
+        assert_int_equal(round.wall_ns, 10 * NS_PER_MS);
+        round_free(&round);
+        rig_close(&rig);
+    }
+}
+
 static void backlog_is_bounded(void **state)
 {
     (void)state;
@@ -266,13 +285,64 @@ static void a_frozen_loop_shows_in_the_intended_start_alone(void **state)
     rig_close(&rig);
 }
 
+/* Starts that were due before the end and could only be made after it are the latest of all. */
+static void what_starts_after_the_end_is_late_too(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct timer timer = {.call.run = freeze};
+    rig_open(&rig, open_loop(1000, 100 * NS_PER_MS, NS_PER_MS));
+    runtime_timer_start_at(&rig.runtime, &timer, runtime_now(&rig.runtime) + 60 * NS_PER_MS - NS_PER_US);
+    struct wire_round round = rig_run(&rig);
+    assert_int_equal(round.offered, 100);
+    assert_int_equal(round.skipped, 0);
+    assert_int_equal(counted(&round.latency_intended), 100);
+    assert_int_equal(round.lag_max_ns, 50 * NS_PER_MS - NS_PER_US); /* the one that was due at 60 ms */
+    round_free(&round);
+    rig.cell.duration_ns = 80 * NS_PER_MS; /* and now it ends while the loop stands still */
+    runtime_timer_start_at(&rig.runtime, &timer, runtime_now(&rig.runtime) + 60 * NS_PER_MS - NS_PER_US);
+    round = rig_run(&rig);
+    assert_int_equal(round.offered, 80);
+    assert_int_equal(counted(&round.latency_intended), 80);
+    assert_int_equal(round.lag_max_ns, 50 * NS_PER_MS - NS_PER_US);
+    round_free(&round);
+    rig_close(&rig);
+}
+
+/* Cells of a slice share clients: all rates those of the fastest, all arms of a closed loop those of one number. */
+static void who_shares_clients(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct wire_cell slow = open_loop(1000, 2 * NS_PER_S, NS_PER_MS),
+                     fast = open_loop(5000, 2 * NS_PER_S, NS_PER_MS);
+    struct wire_cell closed = fast;
+    slow.wait = fast.wait = closed.wait = timerfd;
+    closed.rate_per_s = 0;
+    closed.clients = 10000;
+    rig_open(&rig, fast);
+    assert_int_equal(rig.bench.crowd->count, 10000); /* no more can ever be under way */
+    assert_true(crowd_serves(rig.bench.crowd, &fast));
+    assert_true(crowd_serves(rig.bench.crowd, &slow));
+    assert_false(crowd_serves(rig.bench.crowd, &closed));
+    slow.fanout++;
+    assert_false(crowd_serves(rig.bench.crowd, &slow));
+    rig_close(&rig);
+    rig_open(&rig, closed);
+    assert_true(crowd_serves(rig.bench.crowd, &closed));
+    closed.clients--;
+    assert_false(crowd_serves(rig.bench.crowd, &closed));
+    assert_false(crowd_serves(rig.bench.crowd, &fast));
+    rig_close(&rig);
+}
+
 /* ---- what cannot be ---- */
 
 static void what_is_no_window(void **state)
 {
     (void)state;
     struct error err = {0};
-    struct wire_cell cell = {.clients = 2};
+    struct wire_cell cell = {.clients = 2, .fanout = 1};
     assert_int_equal(window_check(&cell, &err), -1);
     cell.duration_ns = NS_PER_S;
     assert_int_equal(window_check(&cell, &err), 0);
@@ -282,6 +352,14 @@ static void what_is_no_window(void **state)
     assert_int_equal(window_check(&cell, &err), 0);
     cell.timeout_ns = 1;
     assert_int_equal(window_check(&cell, &err), -1);
+    cell.timeout_ns = 0;
+    cell.rate_per_s = 0;
+    cell.clients = 1024;
+    cell.fanout = 16384;
+    assert_int_equal(window_check(&cell, &err), 0);
+    cell.fanout++;
+    assert_int_equal(window_check(&cell, &err), -1);
+    assert_non_null(strstr(err.text, "1024 clients of 16385 children each are more than 16777216"));
     cell = (struct wire_cell){.clients = 1, .fail.present = true};
     assert_int_equal(window_check(&cell, &err), 0); /* a round, not a window */
 }
@@ -368,8 +446,11 @@ int main(void)
         cmocka_unit_test(windows_repeat),
         cmocka_unit_test(starts_do_not_wait_for_anybody),
         cmocka_unit_test(poisson_starts_are_those_of_the_spec),
+        cmocka_unit_test(a_start_in_a_far_future_never_comes),
         cmocka_unit_test(backlog_is_bounded),
         cmocka_unit_test(a_frozen_loop_shows_in_the_intended_start_alone),
+        cmocka_unit_test(what_starts_after_the_end_is_late_too),
+        cmocka_unit_test(who_shares_clients),
         cmocka_unit_test(what_is_no_window),
         cmocka_unit_test(buckets_are_those_of_the_spec),
         cmocka_unit_test(quantiles_are_within_a_thousandth),

@@ -70,7 +70,7 @@ struct bench {
     struct counters counters;
     struct measure_tools tools;
     struct wire_assign assign;
-    struct wire_cell cells[8];
+    struct wire_cell cells[10];
     int64_t rounds_seen, stop_at; /* 0: never */
 };
 
@@ -451,14 +451,21 @@ static void nothing_is_allocated_between_the_clock_reads(void **state)
     fill_six(&bench);
     add_cell(&bench, 20, "gather", "noop", 100, 0);
     add_cell(&bench, 21, "taskgroup", "sleep", 1000, NS_PER_MS);
+    struct wire_cell *cell = add_cell(&bench, 22, "gather", "sleep", 5, NS_PER_MS);
+    cell->clients = 8;
+    cell->duration_ns = 10 * NS_PER_MS;
+    cell = add_cell(&bench, 23, "tasks", "sleep", 5, NS_PER_MS);
+    cell->rate_per_s = 2000;
+    cell->arrivals = constant("poisson");
+    cell->duration_ns = 10 * NS_PER_MS;
     struct measure *measure = prepare(&bench);
     struct wire_go go = go_of(0, 4, WIRE_NULL);
     allocations = 0;
-    struct wire_round *rounds = run(measure, &go, 32);
+    struct wire_round *rounds = run(measure, &go, 40);
     assert_int_equal(allocations, 0);
     assert_false(between_reads);
-    for (size_t i = 0; i < 32; i++)
-        free(rounds[i].error);
+    for (size_t i = 0; i < 40; i++)
+        measure_round_release(&rounds[i]);
     free(rounds);
     between_reads = true; /* the count does count */
     void *volatile taken = malloc(10);
