@@ -11,6 +11,7 @@
 #include "coordinator/options.h"
 #include "coordinator/run.h"
 #include "coordinator/size.h"
+#include "coordinator/sweep_schema.h"
 #include "coordinator/topology.h"
 #include "proto/wire.h"
 
@@ -151,6 +152,14 @@ static int execute_keygen(int argc, char **argv, const struct words *all, struct
     return 0;
 }
 
+static int execute_schema(int argc, char **argv, const struct words *all, struct error *err)
+{
+    (void)all;
+    if (options_parse_schema(argc, argv, err) < 0)
+        return -1;
+    return sweep_schema_print(stdout) < 0 ? error_set(err, ERROR_INTERNAL, "cannot write the schema") : 0;
+}
+
 static const struct command commands[] = {
     {"run", "run a sweep; without a file, the built-in lab", execute_run},
     {"plan", "print the cells, their order, precision and time; run nothing", execute_plan},
@@ -159,6 +168,7 @@ static const struct command commands[] = {
     {"size", "the cores that a rate needs at a p99, by the windows of a run", execute_size},
     {"keygen", "make a key pair, so that hosts can trust each other", execute_keygen},
     {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
+    {"schema", "print a JSON Schema of sweep files, for editors", execute_schema},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -729,3 +729,30 @@ int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, stru
     *ret = options;
     return 0;
 }
+
+/* -- schema ------------------------------------------------------------------------------------------------- */
+
+static error_t parse_nothing(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    return key == ARGP_KEY_ARG ? settle(parsing, refuse_extra(parsing, text)) : ARGP_ERR_UNKNOWN;
+}
+
+int options_parse_schema(int argc, char **argv, struct error *err)
+{
+    static const struct argp_option table[] = {{0}};
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_nothing,
+        .doc =
+            "Prints a JSON Schema (draft 2020-12) of sweep files, so that editors complete and check them.\v"
+            "Example:\n"
+            "  corefan schema > ~/.config/corefan.schema.json\n"
+            "and as the first line of a sweep:\n"
+            "  # yaml-language-server: $schema=~/.config/corefan.schema.json\n"
+            "Exit codes: 0 done, 2 bad input.",
+    };
+    return parse(&argp, argc, argv, NULL, err);
+}

@@ -62,6 +62,7 @@ int options_parse_compare(int argc, char **argv, struct options_compare *ret, st
 int options_parse_size(int argc, char **argv, struct options_size *ret, struct error *err);
 int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
+int options_parse_schema(int argc, char **argv, struct error *err); /* nothing but --help */
 
 void options_release_run(struct options_run *options);
 void options_release_compare(struct options_compare *options);
