@@ -392,7 +392,11 @@ int options_parse_plan(int argc, char **argv, struct options_run *ret, struct er
         .options = plan_options,
         .parser = parse_plan,
         .args_doc = "[SWEEP]",
-        .doc = "Prints what a sweep would measure, in which order and how long it takes. Runs nothing.",
+        .doc = "Prints what a sweep would measure, in which order and how long it takes. Runs nothing.\v"
+               "Examples:\n"
+               "  corefan plan mine.yaml\n"
+               "  corefan plan mine.yaml --set rounds=20 --format json\n"
+               "Exit codes: 0 done, 2 bad input.",
     };
     return parse_into(&argp, argc, argv, ret, err);
 }
@@ -674,14 +678,17 @@ static error_t parse_keygen(int key, char *text, struct argp_state *state)
 
 int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct error *err)
 {
+    static const struct argp_option table[] = {{0}};
     static const struct argp argp = {
+        .options = table,
         .parser = parse_keygen,
         .args_doc = "FILE",
         .doc = "Makes a key pair: FILE (mode 0600) and FILE.pub, which may be handed out.\v"
                "Example, two hosts:\n  corefan keygen coordinator.key    # here; give coordinator.key.pub to "
                "the worker\n"
                "  corefan keygen worker.key         # there; put worker.key.pub into a directory here\n"
-               "Nothing is ever overwritten.",
+               "Nothing is ever overwritten.\n"
+               "Exit codes: 0 done, 1 cannot write, 2 bad input.",
     };
     struct options_run options = {0};
     if (parse(&argp, argc, argv, &options, err) < 0)

@@ -166,7 +166,10 @@ static int read_command_line(int argc, char **argv, struct arguments *ret)
         .options = option_table,
         .parser = take_option,
         .doc = "Measures fan-outs on one core for a corefan coordinator."
-               "\vIt ends when the coordinator says so; 2 means a bad command line, or that it was refused.",
+               "\vIt ends when the coordinator says so.\n"
+               "Example:\n"
+               "  corefan-worker --connect tcp://127.0.0.1:5555 --cpu 1\n"
+               "Exit codes: 0 done, 1 the coordinator or the loop was lost, 2 bad command line, or refused.",
     };
     argp_err_exit_status = 2;
     *ret = (struct arguments){.cpu = -1, .slot = WIRE_NULL, .patience_ns = 60 * NS_PER_S, .label = "libuv"};
