@@ -103,16 +103,25 @@ static int check_words(const struct argp_option *table, int argc, char **argv, s
     return 0;
 }
 
-static int parse(const struct argp *argp, int argc, char **argv, void *of, struct error *err)
+/* --help fits a screen: without argp's note on short options. */
+static char *filter_help(int key, const char *text, void *input)
+{
+    (void)input;
+    return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)(uintptr_t)text;
+}
+
+static int parse(const struct argp *command_argp, int argc, char **argv, void *of, struct error *err)
 {
     struct parsing parsing = {.of = of, .err = err};
+    struct argp argp = *command_argp;
     char name[64];
-    if (check_words(argp->options, argc, argv, err) < 0)
+    argp.help_filter = filter_help;
+    if (check_words(argp.options, argc, argv, err) < 0)
         return -1;
     (void)snprintf(name, sizeof name, "corefan %s", argv[0]);
     char *command = argv[0];
     argv[0] = name; /* what --help calls the command */
-    if (argp_parse(argp, argc, argv, 0, NULL, &parsing) != 0 && !parsing.failed) {
+    if (argp_parse(&argp, argc, argv, 0, NULL, &parsing) != 0 && !parsing.failed) {
         parsing.failed = true;
         error_set(err, ERROR_USAGE, "bad command line (see --help)");
     }
@@ -684,9 +693,9 @@ int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct 
         .parser = parse_keygen,
         .args_doc = "FILE",
         .doc = "Makes a key pair: FILE (mode 0600) and FILE.pub, which may be handed out.\v"
-               "Example, two hosts:\n  corefan keygen coordinator.key    # here; give coordinator.key.pub to "
-               "the worker\n"
-               "  corefan keygen worker.key         # there; put worker.key.pub into a directory here\n"
+               "Example:\n"
+               "  corefan keygen coordinator.key    # here; give coordinator.key.pub away\n"
+               "  corefan keygen worker.key         # there; bring worker.key.pub here\n"
                "Nothing is ever overwritten.\n"
                "Exit codes: 0 done, 1 cannot write, 2 bad input.",
     };

@@ -137,7 +137,7 @@ class Help(unittest.TestCase):
         for words in [("corefan",), *(("corefan", name) for name in commands()), ("corefan-worker",), ("corefan-worker-asyncio",)]:
             text = output(*words, "--help")
             lines = text.splitlines()
-            self.assertLessEqual(len(lines), 48 if len(words) == 1 else 40, words)
+            self.assertLessEqual(len(lines), 40, words)
             self.assertLessEqual(max(map(len, lines)), 80, words)
             self.assertRegex(text, r"Examples?:\n", words)
 
