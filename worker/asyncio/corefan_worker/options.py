@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         allow_abbrev=False,
         description="One worker of corefan on Python's event loops: asyncio or uvloop.",
-        usage="%(prog)s --connect ENDPOINT [--loop LOOP] [--cpu N] [OPTION...]",
+        usage="%(prog)s --connect ENDPOINT [--loop LOOP] [OPTION...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Example:\n  corefan-worker-asyncio --connect tcp://127.0.0.1:5555 --loop uvloop --cpu 1\n"
         "Exit codes: 0 done, 1 the coordinator or the loop was lost,\n2 bad command line, or refused by the coordinator.",
