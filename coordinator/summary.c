@@ -366,6 +366,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
     count_runtimes(summary);
     summary_fill_efficiency(summary);
     summary_fill_capacity(summary);
+    summary_flag_ceilings(summary);
     summary_find(summary);
     summary_compare_runtimes(summary);
     summary_fill_lab(summary);

@@ -71,7 +71,9 @@ enum summary_verdict {
     X(DRIFT_CPU, drift_cpu)                                                                                  \
     X(SATURATED, saturated)                 /* windows: the core was never idle (SUMMARY_SATURATED) */       \
     X(GENERATOR_LIMITED, generator_limited) /* open loop: fewer fan-outs than offered */                     \
-    X(INCOMPLETE, incomplete)               /* fewer rounds than planned */
+    X(CEILING_NOT_REACHED,                                                                                   \
+      ceiling_not_reached)    /* its rate is a part of the most that an unsaturated ladder did */            \
+    X(INCOMPLETE, incomplete) /* fewer rounds than planned */
 
 enum summary_flag {
 #define X(upper, lower) SUMMARY_FLAG_##upper,

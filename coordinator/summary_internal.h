@@ -125,6 +125,9 @@ void summary_fill_cell(const struct cell_context *context, struct summary_cell *
 void summary_fill_latency(const struct cell_context *context, struct summary_cell *cell);
 void summary_fill_windows(const struct cell_context *context, struct summary_cell *cell);
 
+/* Rates that are a part of what no rung proved to be a ceiling; once all cells are there. */
+void summary_flag_ceilings(struct summary *summary);
+
 /* Verdict, its reason and the flags that belong to it; after the figures. */
 void summary_judge_cell(const struct cell_context *context, struct summary_cell *cell);
 

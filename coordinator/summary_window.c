@@ -220,3 +220,23 @@ void summary_fill_windows(const struct cell_context *context, struct summary_cel
     fill_intended(context, cell);
     fill_core(context->own, cell);
 }
+
+/* ---- parts of ceilings ---- */
+
+static bool is_rung_for(const struct summary_cell *rung, const struct summary_cell *part)
+{
+    return rung->is_window && rung->arrivals == NULL && rung->fanout == part->fanout &&
+           rung->delay_ns == part->delay_ns && strcmp(rung->arm, part->arm) == 0 &&
+           strcmp(rung->runtime, part->runtime) == 0 && strcmp(rung->job, part->job) == 0;
+}
+
+void summary_flag_ceilings(struct summary *summary)
+{
+    for (size_t i = 0; i < summary->cell_count; i++) {
+        struct summary_cell *part = &summary->cells[i];
+        bool reached = !(part->rate_factor > 0);
+        for (size_t j = 0; j < summary->cell_count && !reached; j++)
+            reached = summary->cells[j].saturated && is_rung_for(&summary->cells[j], part);
+        part->flags |= reached ? 0 : 1u << SUMMARY_FLAG_CEILING_NOT_REACHED;
+    }
+}

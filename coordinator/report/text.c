@@ -587,6 +587,7 @@ static void print_notes(FILE *out, const struct summary *summary, const struct s
     struct line line = {.length = 0};
     note_flag(&line, summary, group, SUMMARY_FLAG_SATURATED);
     note_flag(&line, summary, group, SUMMARY_FLAG_GENERATOR_LIMITED);
+    note_flag(&line, summary, group, SUMMARY_FLAG_CEILING_NOT_REACHED);
     for (int flag = SUMMARY_FLAG_CALIBRATION_UNSTABLE; flag <= SUMMARY_FLAG_SPEEDUP_BEYOND_FANOUT; flag++)
         note_flag(&line, summary, group, flag);
     if (line.length)

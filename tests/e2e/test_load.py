@@ -125,11 +125,35 @@ class Load(harness.EndToEnd):
         part = cells["libuv/gather/noop/n=4/cores=1/rate=0.01x/arrivals=fixed/duration=100ms"]
         self.assertAlmostEqual(part["rate_per_s"] / (0.01 * most), 1, delta=1e-6)
         self.assertAlmostEqual(part["offered_per_s_core"] / part["rate_per_s"], 1, delta=0.01)
+        proved = any(cell["saturated"] for cell in ladder if cell["arm"] == "gather")
+        self.assertEqual("ceiling_not_reached" in part["flags"], not proved)
         number = cells["libuv/gather/noop/n=4/cores=1/rate=20%2fs/arrivals=fixed/duration=100ms"]
         self.assertEqual(number["rate_per_s"], 20)
         self.assertEqual(number["offered_per_s_core"], 20)
-        self.assertIn("left out, saturated at K=" if left_out else "windows of", done.out)
+        self.assertIn("left out, saturated at K=" if left_out else "3 windows", done.out)
         self.assertLessEqual(max(map(len, done.out.splitlines())), 100)
+
+    def test_resumed_ladder(self):
+        """What its rungs had shown before it was interrupted still ends the ladder, and is the ceiling."""
+        process = self.start_sweep(LADDER, "--workers", "1", "--co-run")
+        self.wait_for(lambda: self.groups_done() >= 2, "two rungs", timeout=60)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process).code, 130)
+        self.assertFalse([cell for cell in self.summary()["cells"] if cell["arrivals"] and cell["rounds"]])
+        done = self.run_corefan("run", "--resume", str(self.scratch / "run"), "--workers", "1", "--co-run")
+        self.assertEqual(done.code, 0, done.err)
+        cells = self.summary()["cells"]
+        most = max(cell["throughput_per_s_core"] for cell in cells if cell["arm"] == "gather" and not cell["arrivals"])
+        part = [cell for cell in cells if cell.get("rate_factor_x")]
+        self.assertEqual(len(part), 1)
+        self.assertAlmostEqual(part[0]["rate_per_s"] / (0.01 * most), 1, delta=1e-6)
+
+    def groups_done(self):
+        try:
+            with sqlite3.connect(f"file:{self.scratch / 'run/run.db'}?mode=ro", uri=True) as db:
+                return db.execute("SELECT count(*) FROM groups WHERE state = 'done'").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
 
     def test_latencies_of_sleepers(self):
         done = self.run_sweep(SLEEPERS, "--workers", "1")
