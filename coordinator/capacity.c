@@ -120,13 +120,30 @@ static bool is_saturated(const struct capacity_point *point)
     return point->utilization >= CAPACITY_SATURATED && point->thread_utilization >= CAPACITY_OWN_SHARE;
 }
 
+/* Of a job that does not wait, the least load tells the work; plain rounds first. */
+static const struct capacity_point *find_least(const struct capacity_point *at, size_t count)
+{
+    const struct capacity_point *least = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!least || (at[i].clients <= least->clients && !at[i].load->timed && least->load->timed))
+            least = &at[i];
+    return least;
+}
+
+/* What is foretold does not stand on this load. */
+static bool may_prove(const struct capacity_points *points, const struct capacity_point *point)
+{
+    bool alone = !points->waits && points->fitting == 0; /* the least load is all that is known */
+    return point->load->timed && !point->fits && !(alone && point == find_least(points->at, points->count));
+}
+
 /* The load whose throughput is the ceiling: the highest among those that kept their core busy; -1: none did. */
 static ptrdiff_t find_ceiling(const struct capacity_points *points)
 {
     ptrdiff_t found = -1;
     for (size_t i = 0; i < points->count; i++) {
         const struct capacity_point *point = &points->at[i];
-        if (point->load->timed && !point->fits && is_saturated(point) &&
+        if (may_prove(points, point) && is_saturated(point) &&
             (found < 0 || point->throughput_per_s > points->at[found].throughput_per_s))
             found = (ptrdiff_t)i;
     }
@@ -158,16 +175,6 @@ static double latency_of_least(const struct capacity_point *at, size_t count)
         if (at[i].fits)
             return at[i].latency_p50_ns;
     return NAN;
-}
-
-/* Of a job that does not wait, the least load tells the work; plain rounds first. */
-static const struct capacity_point *find_least(const struct capacity_point *at, size_t count)
-{
-    const struct capacity_point *least = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (!least || (at[i].clients <= least->clients && !at[i].load->timed && least->load->timed))
-            least = &at[i];
-    return least;
 }
 
 static void figures_of_waiting(const struct capacity_model *model, const struct capacity_point *at,
@@ -312,6 +319,16 @@ static bool fit_points(const struct capacity_points *points, struct capacity_cur
     return several && capacity_model_fit(points->at, points->count, shape, &curve->model);
 }
 
+/* Clients that share nothing foretell no more than one alone does. */
+static void forget_fit(struct capacity_points *points, struct capacity_curve *curve)
+{
+    for (size_t i = 0; i < points->count; i++)
+        points->at[i].fits = false;
+    points->fitting = curve->loads_fitted = 0;
+    curve->fitted = false;
+    curve->model = (struct capacity_model){0};
+}
+
 static double root_mean_square(const double *values, size_t count)
 {
     double sum = 0;
@@ -320,14 +337,24 @@ static double root_mean_square(const double *values, size_t count)
     return count > 0 ? sqrt(sum / (double)count) : 0;
 }
 
-/* The hardest load found no time left on its core, and had not taken it itself. */
+/* The hardest load found no time left on its core, having taken more than half of it, but not all, itself. */
 static bool hardest_is_shared(const struct capacity_points *points)
 {
     const struct capacity_point *hardest = NULL;
     for (size_t i = 0; i < points->count; i++)
         if (points->at[i].load->timed)
             hardest = &points->at[i];
-    return hardest && hardest->utilization >= CAPACITY_SATURATED && !is_saturated(hardest);
+    return hardest && hardest->utilization >= CAPACITY_SATURATED && !is_saturated(hardest) &&
+           hardest->thread_utilization > CAPACITY_FIT_UTILIZATION;
+}
+
+/* Some load could have been the ceiling. */
+static bool has_harder(const struct capacity_points *points)
+{
+    for (size_t i = 0; i < points->count; i++)
+        if (points->waits || may_prove(points, &points->at[i]))
+            return true;
+    return false;
 }
 
 /* The figures by value, and why those are not known that are not. */
@@ -337,7 +364,7 @@ static void set_figures(const struct capacity_points *points, const double *figu
     const char *unpredicted = why_not_predicted(points, curve);
     const char *unmeasured = curve->busiest_clients == 0 ? "no_windows"
                              : hardest_is_shared(points) ? "core_shared"
-                             : points->waits             ? "never_saturated"
+                             : has_harder(points)        ? "never_saturated"
                                                          : "no_harder_load";
     const char *whys[FIGURES] = {
         [WORK] = unpredicted,        [WAKEUP] = unpredicted,
@@ -377,6 +404,8 @@ void capacity_fit(const struct capacity_loads *loads, uint64_t seed, struct capa
         figures[i] = NAN;
     find_busiest(&points, &curve);
     curve.fitted = fit_points(&points, &curve);
+    if (curve.fitted && !loads->waits && !(curve.model.wakeup_ns > 0))
+        forget_fit(&points, &curve);
     struct fit fit = {.points = &points,
                       .model = curve.fitted ? &curve.model : NULL,
                       .ceiling = find_ceiling(&points),

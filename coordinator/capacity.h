@@ -22,8 +22,9 @@
  * pays for a cold core and cold caches once, however often its loop wakes until it is over.
  *
  * A job that does not wait keeps its core busy with one client.  Its few clients, up to CAPACITY_FEW, share turns of the loop
- * as others share wake-ups, and foretell what more do: cpu(K) = work + turn / K.  With fewer than three such loads the least
- * one alone is its work, plain rounds first.  The ceiling is the highest throughput of windows that are not in the fit.
+ * as others share wake-ups, and foretell what more do: cpu(K) = work + turn / K.  With fewer than three such loads, or where
+ * they share nothing, the least one alone is its work, plain rounds first.  The ceiling is the highest throughput of windows
+ * that what is foretold does not stand on.
  *
  * Intervals: STATS_LEVEL, by CAPACITY_DRAWS bootstrap draws from a seed: in each, every load draws from its own windows, and
  * its CPU is moved by one of the relative residuals of the fit, so that what the curve cannot follow widens what it foretells.

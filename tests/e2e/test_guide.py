@@ -44,7 +44,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(EXIT.search("corefan a b  # exit 99")[1], "99")
 
     def test_the_guide_has_commands(self):
-        for name in ("failure.md", "pitfalls.md"):
+        for name in ("failure.md", "pitfalls.md", "capacity.md"):
             self.assertTrue(BLOCK.findall((ROOT / "docs/guide" / name).read_text()), name)
 
     def test_every_example_named_is_there(self):

@@ -379,6 +379,24 @@ static void test_a_job_that_does_not_wait(void **state)
     assert_why(&curve.measured_per_s_core, "no_harder_load");
 }
 
+/* More clients only cost more: the least load foretells, all others may prove it wrong. */
+static void test_clients_that_share_nothing(void **state)
+{
+    (void)state;
+    struct made made;
+    struct capacity_curve curve;
+    make_busy(&made, (const int64_t[]){1, 2, 4, 8}, 4);
+    for (size_t i = 0; i < 4; i++) {
+        made.windows[i][0].cpu_ns = 200 * US * (1 + 0.05 * (double)i);
+        made.windows[i][0].throughput_per_s = 1e9 / made.windows[i][0].cpu_ns;
+    }
+    capacity_fit(&made.loads, 1, &curve);
+    assert_false(curve.fitted);
+    assert_close(curve.work_ns.value, 200 * US, 1e-12);
+    assert_int_equal(curve.ceiling_clients, 2);
+    assert_close(curve.error_x.value, 1 / 1.05, 1e-9);
+}
+
 static void test_without_few_clients_plain_rounds_tell_the_work(void **state)
 {
     (void)state;
@@ -665,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_too_little_says_so),
         cmocka_unit_test(test_plain_rounds_stand_in_for_one_client_and_prove_no_ceiling),
         cmocka_unit_test(test_a_job_that_does_not_wait),
+        cmocka_unit_test(test_clients_that_share_nothing),
         cmocka_unit_test(test_without_few_clients_plain_rounds_tell_the_work),
         cmocka_unit_test(test_a_burst_pays_for_a_cold_core_once),
         cmocka_unit_test(test_latency_growth_is_read_between_loads),

@@ -640,7 +640,8 @@ static void test_files_that_cannot_be_read(void **state)
 static void test_examples(void **state)
 {
     (void)state;
-    static const char *const names[] = {"lab", "failure"};
+    static const char *const names[] = {"lab",     "failure",  "capacity",
+                                        "scaling", "endpoint", "background-job"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct sweep *sweep = NULL;
         struct sweep_mistakes mistakes = {0};
