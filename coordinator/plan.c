@@ -601,6 +601,15 @@ static void release_spec(struct wire_cell *spec)
         free(texts[i]);
 }
 
+/* Before the first round.  A window is warm once every client has had a fan-out. */
+static int64_t preparing_ns(const struct plan_cell *cell)
+{
+    const struct wire_cell *spec = &cell->spec;
+    if (spec->duration_ns > 0)
+        return cell->expected_ns - spec->duration_ns;
+    return times(cell->expected_ns, spec->warmup + (spec->calibrated ? CALIBRATION_ROUNDS : 0));
+}
+
 static void add_cell(struct plan *plan, struct plan_group *group, const struct draft *draft, struct pick pick)
 {
     const struct plan_runtime *runtime = &plan->runtimes[pick.runtime];
@@ -619,9 +628,9 @@ static void add_cell(struct plan *plan, struct plan_group *group, const struct d
     };
     cell.spec.cell = plan->cell_count;
     cell.expected_ns = round_ns(&cell.spec, draft->entry->job_bit, runtime);
-    int64_t rounds =
-        plan_expected_blocks(group) + cell.spec.warmup + (cell.spec.calibrated ? CALIBRATION_ROUNDS : 0);
-    group->expected_ns = plus(group->expected_ns, times(cell.expected_ns, times(rounds, group->processes)));
+    int64_t rounds_ns = times(cell.expected_ns, plan_expected_blocks(group));
+    group->expected_ns =
+        plus(group->expected_ns, times(plus(rounds_ns, preparing_ns(&cell)), group->processes));
     group->cells[group->cell_count++] = plan->cell_count;
     plan->cells[plan->cell_count++] = cell;
 }
