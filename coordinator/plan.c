@@ -312,7 +312,13 @@ static void add_clients(struct clients *list, size_t *count, struct clients more
     list[i].asked_for |= more.asked_for;
 }
 
-/* *ret_count of them; free() it. */
+static int by_count(const void *a, const void *b)
+{
+    const struct clients *x = a, *y = b;
+    return (x->count > y->count) - (x->count < y->count);
+}
+
+/* *ret_count of them, a ladder from below; free() it. */
 static struct clients *resolve_clients(const struct sweep_entry *entry, size_t *ret_count)
 {
     const struct sweep_values *values = entry->keys[SWEEP_CLIENTS];
@@ -330,6 +336,8 @@ static struct clients *resolve_clients(const struct sweep_entry *entry, size_t *
     }
     if (given == 0)
         add_clients(list, ret_count, (struct clients){.count = 1});
+    if (list[0].in_ladder || list[*ret_count - 1].in_ladder)
+        qsort(list, *ret_count, sizeof *list, by_count);
     return list;
 }
 
