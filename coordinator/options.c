@@ -103,6 +103,73 @@ static int check_words(const struct argp_option *table, int argc, char **argv, s
     return 0;
 }
 
+/* -- the environment ---------------------------------------------------------------------------------------- */
+
+/* What usual options are when the command line does not say; corefan(1) lists them. */
+static const struct {
+    const char *variable, *option;
+    const char *unless; /* an option of the command line that makes it meaningless */
+} usual[] = {
+    {"COREFAN_CPUS", "--cpus", NULL},
+    {"COREFAN_HOUSEKEEPING", "--housekeeping", NULL},
+    {"COREFAN_WORKERS", "--workers", NULL},
+    {"COREFAN_OUT", "--out", "--resume"},
+    {"COREFAN_LISTEN", "--listen", NULL},
+    {"COREFAN_BUDGET", "--budget", NULL},
+    {"COREFAN_PROGRESS", "--progress", NULL},
+    {"COREFAN_KEY", "--key", NULL},
+    {"COREFAN_AUTHORIZED_KEYS", "--authorized-keys", NULL},
+};
+#define USUAL_COUNT (sizeof usual / sizeof usual[0])
+
+static bool is_among(int argc, char **argv, const char *option)
+{
+    size_t length = strlen(option);
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], option, length) == 0 && (argv[i][length] == '\0' || argv[i][length] == '='))
+            return true;
+    return false;
+}
+
+static bool is_usual(size_t i, const struct argp_option *table, int argc, char **argv)
+{
+    const char *value = getenv(usual[i].variable);
+    return value && value[0] != '\0' && takes_value(table, usual[i].option + 2) &&
+           !is_among(argc, argv, usual[i].option) &&
+           !(usual[i].unless && is_among(argc, argv, usual[i].unless));
+}
+
+/* The command line with what the environment adds put before it, so that later words win.  The array is the caller's to
+ * free, the words are not. */
+static char **with_usual(const struct argp_option *table, int argc, char **argv, int *ret_argc)
+{
+    char **words = memory_zeroed((size_t)argc + 2 * USUAL_COUNT + 1, sizeof *words);
+    int count = 0;
+    words[count++] = argv[0];
+    for (size_t i = 0; i < USUAL_COUNT; i++) {
+        if (!is_usual(i, table, argc, argv))
+            continue;
+        words[count++] = (char *)(uintptr_t)usual[i].option;
+        words[count++] = getenv(usual[i].variable);
+    }
+    for (int i = 1; i < argc; i++)
+        words[count++] = argv[i];
+    *ret_argc = count;
+    return words;
+}
+
+/* A value that the user did not write just now is refused by where it came from. */
+static void name_variable(int given_count, char **words, struct error *err)
+{
+    for (int i = 1; i + 1 < given_count; i += 2)
+        for (size_t j = 0; j < USUAL_COUNT; j++) {
+            size_t length = strlen(usual[j].option);
+            if (words[i] == usual[j].option && strncmp(err->text, usual[j].option, length) == 0 &&
+                err->text[length] == ' ')
+                error_prefix(err, "%s", usual[j].variable);
+        }
+}
+
 /* --help fits a screen: without argp's note on short options. */
 static char *filter_help(int key, const char *text, void *input)
 {
@@ -119,13 +186,15 @@ static int parse(const struct argp *command_argp, int argc, char **argv, void *o
     if (check_words(argp.options, argc, argv, err) < 0)
         return -1;
     (void)snprintf(name, sizeof name, "corefan %s", argv[0]);
-    char *command = argv[0];
-    argv[0] = name; /* what --help calls the command */
-    if (argp_parse(&argp, argc, argv, 0, NULL, &parsing) != 0 && !parsing.failed) {
+    int count;
+    scoped_free char **words = with_usual(argp.options, argc, argv, &count);
+    words[0] = name; /* what --help calls the command */
+    if (argp_parse(&argp, count, words, 0, NULL, &parsing) != 0 && !parsing.failed) {
         parsing.failed = true;
         error_set(err, ERROR_USAGE, "bad command line (see --help)");
     }
-    argv[0] = command;
+    if (parsing.failed)
+        name_variable(count - argc + 1, words, err);
     return parsing.failed ? -1 : 0;
 }
 

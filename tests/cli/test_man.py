@@ -103,6 +103,13 @@ class Pages(unittest.TestCase):
             told = items(sections((MAN / f"{name}.1").read_text(), "Sh")["EXIT STATUS"])
             self.assertLessEqual(set(told), known, name)
 
+    def test_the_environment(self):
+        told = re.findall(r"^\.It Ev (\S+)$", (MAN / "corefan.1").read_text(), re.M)
+        read = set()
+        for path in (ROOT / "coordinator").glob("*.c"):
+            read.update(re.findall(r'"(COREFAN_[A-Z_]+)"', path.read_text()))
+        self.assertEqual(sorted(told), sorted(read))
+
     def test_keys_of_sweeps(self):
         page = (MAN / "corefan-sweep.5").read_text()
         schema = json.loads(output("corefan", "schema"))
