@@ -49,9 +49,9 @@ class Words(unittest.TestCase):
         self.assertNotIn("--out", done.stderr)
 
     def test_mistyped_words(self):
-        for word, meant in (("rnu", "run"), ("reprot", "report"), ("plna", "plan"), ("comapre", "compare")):
+        for word, meant in (("rnu", "run"), ("reportt", "report"), ("plann", "plan"), ("comparee", "compare")):
             self.refused(self.corefan(word), f"corefan: unknown command '{word}', did you mean '{meant}'?")
-        self.refused(self.corefan("run", "--sead", "4"), "corefan: unknown option '--sead', did you mean '--seed'?")
+        self.refused(self.corefan("run", "--seedd", "4"), "corefan: unknown option '--seedd', did you mean '--seed'?")
 
 
 if __name__ == "__main__":
