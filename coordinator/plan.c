@@ -323,10 +323,12 @@ static struct clients *resolve_clients(const struct sweep_entry *entry, size_t *
 {
     const struct sweep_values *values = entry->keys[SWEEP_CLIENTS];
     size_t given = values ? values->count : 0;
+    bool has_ladder = false;
     struct clients *list = memory_zeroed((given + 1) * LONGEST_LADDER, sizeof *list);
     *ret_count = 0;
     for (size_t i = 0; i < given; i++) {
         const struct sweep_value *value = &values->at[i];
+        has_ladder |= value->word != NULL;
         for (int64_t rung = 1; value->word && rung < value->integer; rung *= 2)
             add_clients(list, ret_count, (struct clients){.count = rung, .in_ladder = true});
         add_clients(list, ret_count,
@@ -336,7 +338,7 @@ static struct clients *resolve_clients(const struct sweep_entry *entry, size_t *
     }
     if (given == 0)
         add_clients(list, ret_count, (struct clients){.count = 1});
-    if (list[0].in_ladder || list[*ret_count - 1].in_ladder)
+    if (has_ladder)
         qsort(list, *ret_count, sizeof *list, by_count);
     return list;
 }
