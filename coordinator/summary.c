@@ -257,6 +257,7 @@ static void add_cell(const struct cell_context *context, struct summary *summary
         struct summary_scaling *row = &summary->scaling[summary->scaling_count++];
         row->cell = index;
         summary_fill_gang(context, row);
+        summary_fill_spread(context->run, cell, row);
     }
 }
 
@@ -366,6 +367,7 @@ int summary_build(struct store *store, struct summary **ret, struct error *err)
     count_runtimes(summary);
     summary_fill_efficiency(summary);
     summary_fill_capacity(summary);
+    summary_fill_scalability(summary);
     summary_flag_ceilings(summary);
     summary_find(summary);
     summary_compare_runtimes(summary);
@@ -423,6 +425,7 @@ void summary_free(struct summary *summary)
     free(summary->groups);
     free(summary->cells);
     free(summary->scaling);
+    free(summary->scalability);
     free(summary->findings);
     free(summary->measured_cpus);
     store_run_free(summary->source);

@@ -243,6 +243,16 @@ struct summary_scaling {
         start_skew_ns; /* median over turns of last start - first start, on one host's clock */
     struct summary_figure
         overlap_x; /* median over turns: time in which all ran / from first start to last end */
+    struct summary_figure start_skew_p99_ns; /* from STATS_P99_MIN_N turns on */
+    struct summary_figure start_skew_max_ns;
+    struct summary_figure core_spread_x; /* fastest - slowest core, over their mean throughput */
+    int64_t siblings; /* workers that share a physical core with another one: a series of their own */
+};
+
+/* Throughput as cores are added, where CAPACITY_SCALE_LEAST core counts or more were measured. */
+struct summary_scalability {
+    size_t cell; /* the first of the series */
+    struct capacity_scalability law;
 };
 
 /* One runtime and arm with one job, driven by several numbers of clients, at least once in windows: what one core can
@@ -346,6 +356,8 @@ struct summary {
     struct summary_group *groups;
     struct summary_cell *cells;
     struct summary_scaling *scaling;
+    struct summary_scalability *scalability;
+    size_t scalability_count;
     struct summary_finding *findings;
     size_t worker_count, group_count, cell_count, scaling_count, finding_count;
 

@@ -6,8 +6,7 @@
 
 /* ---- one core against several ---- */
 
-/* All that makes a cell but its cores, as text; free() it. */
-static char *key_without_cores(const struct store_cell *cell)
+char *summary_key_without_cores(const struct store_cell *cell)
 {
     const struct wire_cell *x = &cell->spec;
     char *key = memory_format(
@@ -56,11 +55,11 @@ void summary_fill_efficiency(struct summary *summary)
     for (size_t i = 0; i < summary->cell_count; i++)
         if (summary->cells[i].cores == 1)
             singles[count++] =
-                (struct keyed_cell){key_without_cores(&plans[summary->cells[i].number]), &summary->cells[i]};
+                (struct keyed_cell){summary_key_without_cores(&plans[summary->cells[i].number]), &summary->cells[i]};
     qsort(singles, count, sizeof *singles, compare_keys);
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_cell *many = &summary->cells[summary->scaling[i].cell];
-        struct keyed_cell wanted = {key_without_cores(&plans[many->number]), NULL};
+        struct keyed_cell wanted = {summary_key_without_cores(&plans[many->number]), NULL};
         summary->scaling[i].efficiency_x =
             efficiency(many, bsearch(&wanted, singles, count, sizeof *singles, compare_keys));
         free(wanted.key);

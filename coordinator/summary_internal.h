@@ -138,6 +138,16 @@ void summary_fill_precision(struct summary *summary, const struct store_group *f
 /* Start skew and overlap of a gang. */
 void summary_fill_gang(const struct cell_context *context, struct summary_scaling *row);
 
+/* Of a gang, once its cell is filled: per-core spread and siblings. */
+void summary_fill_spread(const struct store_run *run, const struct summary_cell *cell,
+                         struct summary_scaling *row);
+
+/* All that makes a cell but its cores, as text; free() it. */
+char *summary_key_without_cores(const struct store_cell *cell);
+
+/* The law of each series of core counts, once all cells are there. */
+void summary_fill_scalability(struct summary *summary);
+
 /* Rows for the cells with several cores hold skew and overlap already: adds efficiency. */
 void summary_fill_efficiency(struct summary *summary);
 

@@ -244,6 +244,7 @@ void summary_fill_gang(const struct cell_context *context, struct summary_scalin
                       : share_a_clock(context->run, own) ? NULL
                                                          : "different_clocks";
     row->start_skew_ns = row->overlap_x = no_figure(why ? why : "no_turn_of_the_whole_gang");
+    row->start_skew_p99_ns = row->start_skew_max_ns = row->overlap_x;
     if (why)
         return;
     scoped_free struct round_value *turns = memory_zeroed(own->count, sizeof *turns);
@@ -264,4 +265,8 @@ void summary_fill_gang(const struct cell_context *context, struct summary_scalin
         return;
     row->start_skew_ns = figure(stats_median(skews, whole).value);
     row->overlap_x = figure(stats_median(overlaps, whole).value);
+    scoped_free double *sorted = stats_sorted(skews, whole);
+    row->start_skew_max_ns = figure(sorted[whole - 1]);
+    row->start_skew_p99_ns = whole >= STATS_P99_MIN_N ? figure(stats_quantile(sorted, whole, 0.99))
+                                                      : no_figure("fewer_than_368_values");
 }

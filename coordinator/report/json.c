@@ -194,6 +194,9 @@ static const struct field scaling_fields[] = {
     {"efficiency_x", FIGURE, offsetof(struct summary_scaling, efficiency_x), RATIO},
     {"start_skew_ns", FIGURE, offsetof(struct summary_scaling, start_skew_ns), NS},
     {"overlap_x", FIGURE, offsetof(struct summary_scaling, overlap_x), RATIO},
+    {"start_skew_p99_ns", FIGURE, offsetof(struct summary_scaling, start_skew_p99_ns), NS},
+    {"start_skew_max_ns", FIGURE, offsetof(struct summary_scaling, start_skew_max_ns), NS},
+    {"core_spread_x", FIGURE, offsetof(struct summary_scaling, core_spread_x), RATIO},
 };
 
 /* ---- objects ---- */
@@ -372,6 +375,22 @@ static json_t *scaling_object(const struct summary *summary, size_t index)
     put_identity(object, cell);
     put_figure(object, "throughput_per_s", &cell->throughput_per_s, RATE);
     PUT(object, row, scaling_fields);
+    put_integer(object, "siblings", row->siblings);
+    return object;
+}
+
+static json_t *scalability_object(const struct summary *summary, size_t index)
+{
+    static const struct field fields[] = {
+        {"per_core_per_s", ESTIMATE, offsetof(struct summary_scalability, law.per_core_per_s), RATE},
+        {"contention_x", ESTIMATE, offsetof(struct summary_scalability, law.contention_x), RATIO},
+        {"coherency_x", ESTIMATE, offsetof(struct summary_scalability, law.coherency_x), RATIO},
+        {"peak_cores", ESTIMATE, offsetof(struct summary_scalability, law.peak_cores), COUNT},
+    };
+    const struct summary_scalability *row = &summary->scalability[index];
+    json_t *object = json_object();
+    put_identity(object, &summary->cells[row->cell]);
+    PUT(object, row, fields);
     return object;
 }
 
@@ -539,6 +558,8 @@ int report_json(const struct summary *summary, FILE *out)
     dump_list("capacity", summary, summary->capacity_count, capacity_object, out);
     (void)fputs(",\n", out);
     dump_list("scaling", summary, summary->scaling_count, scaling_object, out);
+    (void)fputs(",\n", out);
+    dump_list("scalability", summary, summary->scalability_count, scalability_object, out);
     (void)fputs(",\n", out);
     dump_list("left_out", summary, summary->group_count, left_out_object, out);
     (void)fputs(",\n", out);

@@ -948,6 +948,7 @@ int report_text(const struct summary *summary, FILE *out)
     print_runtimes(out, summary);
     text_print_capacity(summary, out);
     print_scaling(out, summary);
+    text_print_scalability(summary, out);
     print_lab(out, summary);
     print_thresholds(out, summary);
     print_identity(out, summary);

@@ -217,3 +217,34 @@ void text_print_capacity(const struct summary *summary, FILE *out)
         print_block(summary, first, after, out);
     }
 }
+
+static void print_law(const struct summary *summary, const struct summary_scalability *row, FILE *out)
+{
+    const struct summary_cell *cell = &summary->cells[row->cell];
+    const struct stats_estimate *contention = &row->law.contention_x, *coherency = &row->law.coherency_x;
+    const struct stats_estimate *peak = &row->law.peak_cores;
+    char cores[FIGURE_BYTES];
+    struct line line = {.length = 0};
+    line_add(&line, "  %s on %s, %s: contention %.4f", cell->arm, cell->runtime,
+             summary->groups[cell->group].title, contention->value);
+    if (contention->bounded)
+        line_add(&line, " (%.4f..%.4f)", contention->ci_lo, contention->ci_hi);
+    line_add(&line, ", coherency %.6f", coherency->value);
+    if (coherency->bounded)
+        line_add(&line, " (%.6f..%.6f)", coherency->ci_lo, coherency->ci_hi);
+    if (peak->known)
+        line_add(&line, "; most at %s cores", figure_whole(cores, true, peak->value));
+    else
+        line_add(&line, "; no peak is shown");
+    line_print(&line, out);
+}
+
+void text_print_scalability(const struct summary *summary, FILE *out)
+{
+    if (summary->scalability_count > 0)
+        (void)fputs(
+            "Universal Scalability Law, X(n) = n X(1) / (1 + contention (n - 1) + coherency n (n - 1)):\n",
+            out);
+    for (size_t i = 0; i < summary->scalability_count; i++)
+        print_law(summary, &summary->scalability[i], out);
+}

@@ -12,4 +12,7 @@ void text_tell_capacity(const struct summary *summary, FILE *out);
 /* The arms side by side: idle, busy, foretold, measured. */
 void text_print_capacity(const struct summary *summary, FILE *out);
 
+/* The scalability law of each series of core counts that has one. */
+void text_print_scalability(const struct summary *summary, FILE *out);
+
 #endif

@@ -36,7 +36,7 @@ def check_sleep(row):
     where = f"sleep {row['arm']}"
     work, wakeup = RULE[row["arm"]]
     near(row["work_ns"], work, 0.02, f"{where}: work")
-    near(row["wakeup_ns"], wakeup, 0.02, f"{where}: wake-up")
+    near(row["wakeup_ns"], wakeup, 0.05, f"{where}: wake-up")
     near(row["predicted_per_s_core"], 1e9 / work, 0.02, f"{where}: predicted")
     if row["arm"] == "sequential":
         expect(row["measured_per_s_core"] is None, f"{where}: measured")
@@ -105,6 +105,21 @@ def check_size(corefan, run, cells, update):
                f"size {rate} {p99}: exit {done.returncode}: {done.stderr}")
 
 
+def check_scaling(summary):
+    """X(n) = n X(1) / (1 + 0.02 (n - 1)); the last 16 of 32 workers are siblings of the first."""
+    rows = {(row["arm"], row["cores"]): row for row in summary["scaling"]}
+    for (arm, cores), row in rows.items():
+        near(row["efficiency_x"], 1 / (1 + 0.02 * (cores - 1)), 0.02, f"scaling: {arm} on {cores}")
+        expect(row["siblings"] == (32 if cores == 32 else 0), f"scaling: {arm} on {cores}: {row['siblings']} siblings")
+        expect(0 <= row["core_spread_x"] < 0.05, f"scaling: {arm} on {cores}: spread {row['core_spread_x']}")
+        expect(row["start_skew_max_ns"] == 12000 * (cores - 1), f"scaling: {arm} on {cores}: skew")
+    expect([row["arm"] for row in summary["scalability"]] == list(RULE), "scalability: rows")
+    for row in summary["scalability"]:
+        near(row["contention_x"], 0.02, 0.2, f"scalability: {row['arm']}: contention")
+        expect(row["contention_x"]["ci_lo"] <= 0.021 and row["contention_x"]["ci_hi"] >= 0.019, "scalability: interval")
+        expect(row["peak_cores"] is None and row["peak_cores_null_reason"] == "no_peak", f"scalability: {row['arm']}: peak")
+
+
 def check_without_windows(make_run, corefan, scratch):
     subprocess.run([make_run, f"{scratch}/plain", "one_block"], check=True)
     done = subprocess.run([corefan, "size", f"{scratch}/plain", "--rate", "1/s", "--p99", "1s"], capture_output=True, text=True,
@@ -129,6 +144,7 @@ def main():
     check_golden.check_text(texts["text"])
     expect([(row["job"], row["arm"]) for row in summary["capacity"]] ==
            [(job, arm) for job in ("sleep", "noop") for arm in RULE], "capacity: rows")
+    check_scaling(summary)
     for row in summary["capacity"]:
         check_row(row, f"{row['job']} {row['arm']}")
         if row["job"] == "sleep":

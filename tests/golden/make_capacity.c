@@ -12,12 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WINDOW_NS 2e9
-#define US        1e3
-#define MS        1e6
-#define BLOCKS    5
-#define ARMS      3
-#define MOST      64
+#define WINDOW_NS  2e9
+#define US         1e3
+#define MS         1e6
+#define BLOCKS     5
+#define ARMS       3
+#define WORKERS    32
+#define CONTENTION 0.02 /* of cores */
+#define MOST       64
 
 struct arm {
     const char *name;
@@ -38,9 +40,9 @@ struct group {
 };
 
 static const struct group groups[] = {
-    {1, 1, true},    {2, 1, true},  {4, 1, true},   {8, 1, true},   {16, 1, true},
-    {32, 1, true},   {32, 2, true}, {64, 1, true},  {128, 1, true}, {256, 1, true},
-    {1024, 1, true}, {1, 1, false}, {16, 1, false},
+    {1, 1, true},   {2, 1, true},   {4, 1, true},    {8, 1, true},   {16, 1, true},  {32, 1, true},
+    {32, 2, true},  {32, 4, true},  {32, 8, true},   {32, 16, true}, {32, 32, true}, {64, 1, true},
+    {128, 1, true}, {256, 1, true}, {1024, 1, true}, {1, 1, false},  {16, 1, false},
 };
 #define GROUPS ((int64_t)(sizeof groups / sizeof *groups))
 
@@ -142,11 +144,13 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
                         struct window *ret)
 {
     const struct arm *arm = arm_of(group, arm_index);
-    struct rng rng = rng_stream((uint64_t)(group->clients * 8 + arm_index), (uint64_t)(block * 2 + worker));
+    struct rng rng =
+        rng_stream((uint64_t)(group->clients * 8 + arm_index), (uint64_t)(block * WORKERS + worker));
     double clients = (double)group->clients, wakeups = arm->wakeups / clients;
     double busy_ns = arm->work_ns + (clients > 16 ? arm->growth_ns * log2(clients / 16) : 0);
     double cpu_ns = (busy_ns + arm->wakeup_ns * wakeups) * (1 + 0.02 * (rng_unit(&rng) - 0.5));
-    double latency_ns = fmax(arm->latency_ns, clients * cpu_ns);
+    double latency_ns =
+        fmax(arm->latency_ns, clients * cpu_ns) * (1 + CONTENTION * (double)(group->cores - 1));
     double fanouts = floor(WINDOW_NS * clients / latency_ns);
     struct wire_round *round = &ret->round;
     wire_round_init(round);
@@ -201,7 +205,7 @@ static int fill(struct store *store, const struct plan *plan, struct error *err)
             return -1;
     if (store_put_plan(store, plan, err) < 0)
         return -1;
-    for (int64_t worker = 0; worker < 2; worker++) {
+    for (int64_t worker = 0; worker < WORKERS; worker++) {
         const struct wire_hello hello = {.instance = instance,
                                          .runtime = asyncio,
                                          .label = asyncio,
@@ -210,6 +214,8 @@ static int fill(struct store *store, const struct plan *plan, struct error *err)
                                          .pid = 4000 + worker,
                                          .slot = worker,
                                          .cpu = 1 + worker,
+                                         .core = worker % 16, /* the last 16 are siblings of the first */
+                                         .package = 0,
                                          .busy_heartbeats = true};
         if (store_put_worker(store, worker, &hello, err) < 0)
             return -1;
@@ -225,7 +231,8 @@ int main(int argc, char **argv)
     static struct plan_group plan_groups[MOST];
     static struct plan_cell plan_cells[MOST * ARMS];
     static char name[] = "capacity";
-    struct plan plan = {.name = name, .seed = 1, .all_cores = 2, .groups = plan_groups, .cells = plan_cells};
+    struct plan plan = {
+        .name = name, .seed = 1, .all_cores = WORKERS, .groups = plan_groups, .cells = plan_cells};
     struct error err = {.text = "usage: make_capacity DIR"};
     struct store *store = NULL;
     make_plan(&plan);
