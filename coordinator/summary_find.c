@@ -54,8 +54,8 @@ void summary_fill_efficiency(struct summary *summary)
     size_t count = 0;
     for (size_t i = 0; i < summary->cell_count; i++)
         if (summary->cells[i].cores == 1)
-            singles[count++] =
-                (struct keyed_cell){summary_key_without_cores(&plans[summary->cells[i].number]), &summary->cells[i]};
+            singles[count++] = (struct keyed_cell){
+                summary_key_without_cores(&plans[summary->cells[i].number]), &summary->cells[i]};
     qsort(singles, count, sizeof *singles, compare_keys);
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_cell *many = &summary->cells[summary->scaling[i].cell];
