@@ -79,6 +79,10 @@ int window_check(const struct wire_cell *cell, struct error *err)
     if (cell->clients > 1 && cell->rate_per_s > 0)
         return error_set(err, ERROR_USAGE,
                          "clients (a closed loop) and a rate (an open one) exclude each other");
+    if (cell->rate_per_s > WINDOW_RATE)
+        return error_set(err, ERROR_USAGE,
+                         "%.6g fan-outs per second are more than the %d that can be started",
+                         cell->rate_per_s, WINDOW_RATE);
     if (cell->clients > WINDOW_CHILDREN / cell->fanout)
         return error_set(err, ERROR_USAGE, "%lld clients of %lld children each are more than %d children",
                          (long long)cell->clients, (long long)cell->fanout, WINDOW_CHILDREN);

@@ -21,7 +21,8 @@
 
 #include <stdint.h>
 
-#define WINDOW_CHILDREN   (1 << 24)         /* in memory at once, at most: some GiB */
+#define WINDOW_CHILDREN   (1 << 24) /* in memory at once, at most: some GiB */
+#define WINDOW_RATE       100000000 /* per second: merely to draw its starts takes longer than they are apart */
 #define WINDOW_HARNESS_NS (100 * NS_PER_MS) /* length of a window of `empty`, at most */
 #define WINDOW_DRAIN_NS   NS_PER_S          /* how long an open loop awaits what it started */
 #define WINDOW_LOG        65536             /* waits whose overshoot is kept for the median */

@@ -353,6 +353,11 @@ static void what_is_no_window(void **state)
     cell.timeout_ns = 1;
     assert_int_equal(window_check(&cell, &err), -1);
     cell.timeout_ns = 0;
+    cell.rate_per_s = 1e8;
+    assert_int_equal(window_check(&cell, &err), 0);
+    cell.rate_per_s = 1.1e8;
+    assert_int_equal(window_check(&cell, &err), -1);
+    assert_non_null(strstr(err.text, "1.1e+08 fan-outs per second"));
     cell.rate_per_s = 0;
     cell.clients = 1024;
     cell.fanout = 16384;
