@@ -8,6 +8,7 @@
 #include "coordinator/doctor.h"
 #include "coordinator/environment.h"
 #include "coordinator/fleet_keys.h"
+#include "coordinator/list.h"
 #include "coordinator/options.h"
 #include "coordinator/run.h"
 #include "coordinator/size.h"
@@ -152,6 +153,19 @@ static int execute_keygen(int argc, char **argv, const struct words *all, struct
     return 0;
 }
 
+static int execute_list(int argc, char **argv, const struct words *all, struct error *err)
+{
+    struct options_list options;
+    struct list *list;
+    (void)all;
+    if (options_parse_list(argc, argv, &options, err) < 0 || list_make(options.dir, &list, err) < 0)
+        return -1;
+    int printed =
+        strcmp(options.format, "json") == 0 ? list_print_json(list, stdout) : list_print_text(list, stdout);
+    list_free(list);
+    return printed < 0 ? error_set(err, ERROR_INTERNAL, "cannot write the list") : 0;
+}
+
 static int execute_schema(int argc, char **argv, const struct words *all, struct error *err)
 {
     (void)all;
@@ -166,6 +180,7 @@ static const struct command commands[] = {
     {"report", "rebuild any report of a run from its store", execute_report},
     {"compare", "what got slower between two runs, cell by cell", execute_compare},
     {"size", "the cores that a rate needs at a p99, by the windows of a run", execute_size},
+    {"list", "the runs under a directory, newest first", execute_list},
     {"keygen", "make a key pair, so that hosts can trust each other", execute_keygen},
     {"doctor", "what on this machine disturbs measurements, with remedies", execute_doctor},
     {"schema", "print a JSON Schema of sweep files, for editors", execute_schema},

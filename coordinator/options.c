@@ -815,6 +815,58 @@ int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, stru
     return 0;
 }
 
+/* -- list --------------------------------------------------------------------------------------------------- */
+
+static int take_list_word(struct parsing *parsing, int key, char *text)
+{
+    struct options_list *options = parsing->of;
+    switch (key) {
+    case OPTION_FORMAT:
+        return read_plain_format(text, &options->format, parsing->err);
+    case ARGP_KEY_ARG:
+        if (options->dir)
+            return refuse_extra(parsing, text);
+        options->dir = text;
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static error_t parse_list(int key, char *text, struct argp_state *state)
+{
+    struct parsing *parsing = state->input;
+    if (parsing->failed)
+        return 0;
+    int status = take_list_word(parsing, key, text);
+    return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
+}
+
+int options_parse_list(int argc, char **argv, struct options_list *ret, struct error *err)
+{
+    static const struct argp_option table[] = {
+        {"format", OPTION_FORMAT, "FORMAT", 0, "text or json", 0},
+        {0},
+    };
+    static const struct argp argp = {
+        .options = table,
+        .parser = parse_list,
+        .args_doc = "[DIR]",
+        .doc = "Lists the runs under a directory (runs), newest first.\v"
+               "Examples:\n"
+               "  corefan list\n"
+               "  corefan list /srv/runs --format json\n"
+               "Exit codes: 0 done, 2 no such directory or bad input.",
+    };
+    struct options_list options = {.format = "text"};
+    if (parse(&argp, argc, argv, &options, err) < 0)
+        return -1;
+    if (!options.dir)
+        options.dir = "runs";
+    *ret = options;
+    return 0;
+}
+
 /* -- schema ------------------------------------------------------------------------------------------------- */
 
 static error_t parse_nothing(int key, char *text, struct argp_state *state)

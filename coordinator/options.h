@@ -49,6 +49,11 @@ struct options_size {
     const char *format;
 };
 
+struct options_list {
+    const char *dir;
+    const char *format;
+};
+
 struct options_doctor {
     const char *format;
     const char *cpus, *housekeeping; /* as those of run */
@@ -62,6 +67,7 @@ int options_parse_compare(int argc, char **argv, struct options_compare *ret, st
 int options_parse_size(int argc, char **argv, struct options_size *ret, struct error *err);
 int options_parse_keygen(int argc, char **argv, struct options_run *ret, struct error *err);
 int options_parse_doctor(int argc, char **argv, struct options_doctor *ret, struct error *err);
+int options_parse_list(int argc, char **argv, struct options_list *ret, struct error *err);
 int options_parse_schema(int argc, char **argv, struct error *err); /* nothing but --help */
 
 void options_release_run(struct options_run *options);

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("COREFAN_BIN", ROOT / "build" / "dev" / "bin"))
+BIN = pathlib.Path(os.environ.get("COREFAN_BIN", ROOT / "build" / "dev" / "bin")).resolve()
 MAN = ROOT / "docs" / "man"
 # argp and argparse give these to every command; corefan(1) tells them once
 COMMON = {"help", "usage", "version"}
