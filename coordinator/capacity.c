@@ -185,7 +185,8 @@ static void figures_of_waiting(const struct capacity_model *model, const struct 
     double knee = capacity_knee(model, latency_of_least(at, count));
     figures[WORK] = model->work_ns;
     figures[WAKEUP] = model->wakeup_ns;
-    figures[WORKING_SET] = capacity_busy_ns(model, knee) - model->work_ns;
+    if (model->growth_from > 0)
+        figures[WORKING_SET] = capacity_busy_ns(model, knee) - model->work_ns;
     figures[PREDICTED] = NS_PER_S / capacity_busy_ns(model, knee);
     figures[KNEE] = knee;
     figures[IN_TIME] = find_in_time(at, count);
@@ -367,10 +368,14 @@ static void set_figures(const struct capacity_points *points, const double *figu
                              : has_harder(points)        ? "never_saturated"
                                                          : "no_harder_load";
     const char *whys[FIGURES] = {
-        [WORK] = unpredicted,        [WAKEUP] = unpredicted,
-        [WORKING_SET] = unpredicted, [PREDICTED] = unpredicted,
-        [MEASURED] = unmeasured,     [ERROR] = isfinite(figures[PREDICTED]) ? unmeasured : unpredicted,
-        [KNEE] = unpredicted,        [IN_TIME] = points->waits ? "latency_not_reached" : "does_not_wait",
+        [WORK] = unpredicted,
+        [WAKEUP] = unpredicted,
+        [WORKING_SET] = isfinite(figures[WORK]) && points->waits ? "no_third_term" : unpredicted,
+        [PREDICTED] = unpredicted,
+        [MEASURED] = unmeasured,
+        [ERROR] = isfinite(figures[PREDICTED]) ? unmeasured : unpredicted,
+        [KNEE] = unpredicted,
+        [IN_TIME] = points->waits ? "latency_not_reached" : "does_not_wait",
     };
     for (size_t i = 0; i < FIGURES; i++)
         *estimates[i] = estimate_of(figures[i], points->windows, whys[i]);

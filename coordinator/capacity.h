@@ -89,7 +89,7 @@ struct capacity_curve {
     double residual_x; /* root mean square of the relative errors of the fit */
 
     struct stats_estimate work_ns, wakeup_ns;
-    struct stats_estimate working_set_ns; /* the third term at the knee */
+    struct stats_estimate working_set_ns; /* the third term at the knee; or `no_third_term` */
     struct stats_estimate predicted_per_s_core, measured_per_s_core, error_x;
     struct stats_estimate clients_at_knee;
     struct stats_estimate
