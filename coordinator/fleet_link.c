@@ -11,11 +11,13 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #define DIRECTORY_TEMPLATE "corefan-XXXXXX"
 #define DIRECTORY_PATTERN  "corefan-??????"
+#define NEWBORN_S          2 /* younger ones may be on their way to be held */
 
 struct link {
     void *context, *socket;
@@ -45,30 +47,39 @@ static void remove_directory(const char *directory)
     rmdir(directory);
 }
 
-/* Holds a directory of ours for as long as the file is open; -1: somebody does already, or it is none. */
-static int hold_directory(const char *path)
+/* Holds a directory of ours for as long as the file is open; -1: it is none. */
+static int hold_directory(const char *path, int how, struct stat *ret)
 {
-    struct stat about;
     int file = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (file >= 0 && fstat(file, &about) == 0 && about.st_uid == geteuid() && about.st_nlink > 0 &&
-        flock(file, LOCK_EX | LOCK_NB) == 0)
+    if (file >= 0 && flock(file, how) == 0 && fstat(file, ret) == 0 && ret->st_uid == geteuid() &&
+        ret->st_nlink > 0)
         return file;
     if (file >= 0)
         (void)close(file);
     return -1;
 }
 
-/* A coordinator that was killed could not put its directory away: nobody holds it any more. */
+/* Nobody holds it any more, nobody listens in it, and it is no newborn. */
+static bool is_left_behind(const char *path, const struct stat *about)
+{
+    scoped_free char *endpoint = memory_format("ipc://%s/fleet", path);
+    struct error err;
+    return time(NULL) - about->st_mtime > NEWBORN_S && endpoint_claim(endpoint, &err) == 0;
+}
+
+/* A coordinator that was killed could not put its directory away. */
 static void tidy_up(const char *base)
 {
     glob_t found = {0};
     scoped_free char *pattern = memory_format("%s/" DIRECTORY_PATTERN, base);
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            int file = hold_directory(found.gl_pathv[i]);
+            struct stat about;
+            int file = hold_directory(found.gl_pathv[i], LOCK_EX | LOCK_NB, &about);
             if (file < 0)
                 continue;
-            remove_directory(found.gl_pathv[i]);
+            if (is_left_behind(found.gl_pathv[i], &about))
+                remove_directory(found.gl_pathv[i]);
             (void)close(file);
         }
     globfree(&found);
@@ -81,7 +92,9 @@ static int private_directory(struct link *link, struct error *err)
         base = "/tmp";
     tidy_up(base);
     char *directory = memory_format("%s/" DIRECTORY_TEMPLATE, base);
-    if (!mkdtemp(directory) || (link->hold = hold_directory(directory)) < 0) { /* mode 0700 */
+    struct stat about;
+    if (!mkdtemp(directory) ||
+        (link->hold = hold_directory(directory, LOCK_EX, &about)) < 0) { /* mode 0700 */
         error_set(err, ERROR_INTERNAL, "cannot make a directory in %s: %s", base, strerror(errno));
         free(directory);
         return -1;
