@@ -145,13 +145,20 @@ static void act(struct fleet *fleet, const struct schedule_action *action)
     }
 }
 
+static void carry_out_one(struct fleet *fleet, const struct schedule_action *action)
+{
+    act(fleet, action);
+    if (fleet->config.on_action && fleet->broken.kind == ERROR_NONE)
+        fleet->config.on_action(fleet->config.context, action);
+}
+
 /* What is not stored must not be acknowledged: a store that fails stops everything behind it. */
 static void carry_out(struct fleet *fleet)
 {
     const struct schedule_action *action;
     fleet->start_base_ns = 0;
     while (fleet->broken.kind == ERROR_NONE && (action = schedule_next(fleet->schedule)))
-        act(fleet, action);
+        carry_out_one(fleet, action);
 }
 
 static void feed(struct fleet *fleet, struct schedule_event event)

@@ -41,6 +41,8 @@ struct fleet_config {
     int64_t rejoin_ns;    /* how long a worker started by hand is waited for when nothing else can go on */
     /* Called from the loop, at every tick (250 ms, or 1 s without housekeeping CPUs); may be NULL. */
     void (*on_progress)(void *context, const struct schedule_progress *progress);
+    /* Called with every action once it is carried out (stored, sent); may be NULL. */
+    void (*on_action)(void *context, const struct schedule_action *action);
     void *context;
 };
 

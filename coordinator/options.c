@@ -28,6 +28,7 @@ enum option_key {
     OPTION_BUDGET,
     OPTION_PROGRESS,
     OPTION_FORMAT,
+    OPTION_EVENTS,
     OPTION_CO_RUN,
     OPTION_ROUNDS,
     OPTION_CELL,
@@ -170,26 +171,17 @@ static void name_variable(int given_count, char **words, struct error *err)
         }
 }
 
-/* --help fits a screen: without argp's note on short options. */
-static char *filter_help(int key, const char *text, void *input)
-{
-    (void)input;
-    return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)(uintptr_t)text;
-}
-
-static int parse(const struct argp *command_argp, int argc, char **argv, void *of, struct error *err)
+static int parse(const struct argp *argp, int argc, char **argv, void *of, struct error *err)
 {
     struct parsing parsing = {.of = of, .err = err};
-    struct argp argp = *command_argp;
     char name[64];
-    argp.help_filter = filter_help;
-    if (check_words(argp.options, argc, argv, err) < 0)
+    if (check_words(argp->options, argc, argv, err) < 0)
         return -1;
     (void)snprintf(name, sizeof name, "corefan %s", argv[0]);
     int count;
-    scoped_free char **words = with_usual(argp.options, argc, argv, &count);
+    scoped_free char **words = with_usual(argp->options, argc, argv, &count);
     words[0] = name; /* what --help calls the command */
-    if (argp_parse(&argp, count, words, 0, NULL, &parsing) != 0 && !parsing.failed) {
+    if (argp_parse(argp, count, words, 0, NULL, &parsing) != 0 && !parsing.failed) {
         parsing.failed = true;
         error_set(err, ERROR_USAGE, "bad command line (see --help)");
     }
@@ -339,6 +331,9 @@ static int take_run_option(struct options_run *options, int key, char *text, str
     case 'o':
         options->out = text;
         return 0;
+    case OPTION_EVENTS:
+        options->events = text;
+        return 0;
     case OPTION_RESUME:
         options->resume = text;
         return 0;
@@ -410,11 +405,11 @@ static const struct argp_option run_options[] = {
     {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
      1},
     {"key", OPTION_KEY, "FILE", 0, "our key pair: who connects must have a key too (corefan keygen)", 1},
-    {"authorized-keys", OPTION_AUTHORIZED_KEYS, "DIR", 0,
-     "public keys, *.pub, of the workers that are let in", 1},
+    {"authorized-keys", OPTION_AUTHORIZED_KEYS, "DIR", 0, "public keys (*.pub) of workers to let in", 1},
     {"out", 'o', "DIR", 0, "where results go (runs/NAME-UTCSTAMP)", 1},
     {"resume", OPTION_RESUME, "DIR", 0, "go on with a run that was interrupted or killed", 1},
     {"format", OPTION_FORMAT, "FORMAT", 0, "what goes to stdout: text, json, csv ...", 1},
+    {"events", OPTION_EVENTS, "FILE", 0, "what happens, as NDJSON; -: stdout", 1},
     {"progress", OPTION_PROGRESS, "HOW", 0, "auto, bar, plain or none; on stderr", 1},
     {"co-run", OPTION_CO_RUN, NULL, 0, "measure on CPUs that another run uses; flagged", 1},
     {"quiet", 'q', NULL, 0, "no progress, errors only", 1},

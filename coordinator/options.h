@@ -23,6 +23,7 @@ struct options_run {   /* of run and plan */
     int64_t budget_ns; /* for all groups; 0: all it takes */
     const char *cpus, *housekeeping, *listen, *out, *resume;
     const char *key, *authorized_keys; /* of keygen: the file to make */
+    const char *events;                /* file of NDJSON, "-": stdout; NULL: none */
     char **settings;                   /* KEY=VALUE */
     size_t setting_count;
     enum progress_mode progress;

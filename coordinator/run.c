@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "coordinator/endpoint.h"
 #include "coordinator/environment.h"
+#include "coordinator/events.h"
 #include "coordinator/fleet.h"
 #include "coordinator/hgrm.h"
 #include "coordinator/hostlock.h"
@@ -44,6 +45,7 @@ struct run {
     struct store *store;
     struct launch *launch;
     struct fleet *fleet;
+    struct events *events; /* NULL: nobody wants any */
     struct progress progress;
     int64_t started_ns; /* clock_monotonic_ns */
 };
@@ -342,6 +344,11 @@ static void show_progress(void *context, const struct schedule_progress *now)
     progress_show(&run->progress, &state);
 }
 
+static void tell_action(void *context, const struct schedule_action *action)
+{
+    events_action(((struct run *)context)->events, action);
+}
+
 static int open_fleet(struct run *run, struct error *err)
 {
     const struct topology *topology = run->topology;
@@ -358,6 +365,7 @@ static int open_fleet(struct run *run, struct error *err)
         .first_worker = run->resume.first_worker,
         .rejoin_ns = REJOIN_NS,
         .on_progress = show_progress,
+        .on_action = tell_action,
         .context = run,
     };
     return fleet_open(&config, &run->fleet, err);
@@ -428,11 +436,13 @@ static int start(struct run *run, int argc, char **argv, struct error *err)
     }
     pin_to_housekeeping(run->topology);
     tell_about_place(run);
+    events_started(run->events, run->id, run->plan->name, run->dir);
     if (fleet_gather(run->fleet, run->options->expect, run->options->expect_timeout_ns, err) < 0 ||
         make_final_plan(run, err) < 0) {
         discard_store(run);
         return -1;
     }
+    events_planned(run->events, run->plan);
     return 0;
 }
 
@@ -474,6 +484,12 @@ static void tell_imprecise(const struct summary *summary)
                  summary->imprecise, summary->precision_count, summary->missing_ns / (double)NS_PER_S);
 }
 
+/* Events on stdout leave no room for a report. */
+static bool is_stdout_taken(const struct options_run *options)
+{
+    return options->events && strcmp(options->events, "-") == 0;
+}
+
 static int conclude(struct run *run, FILE *out, struct error *err)
 {
     struct summary *summary;
@@ -486,7 +502,7 @@ static int conclude(struct run *run, FILE *out, struct error *err)
     int code = error_exit_code(summary_exit_kind(summary));
     tell_imprecise(summary);
     if (write_reports(summary, run->dir, err) < 0 ||
-        print_report(summary, run->options->format, out, err) < 0)
+        (!is_stdout_taken(run->options) && print_report(summary, run->options->format, out, err) < 0))
         code = -1;
     summary_free(summary);
     if (code >= 0)
@@ -498,6 +514,7 @@ static void run_release(struct run *run)
 {
     progress_end(&run->progress);
     fleet_close(run->fleet);
+    events_close(run->events);
     launch_free(run->launch);
     store_close(run->store ? run->store : run->resume.store);
     resume_release(&run->resume);
@@ -530,10 +547,13 @@ int run_sweep(const struct options_run *options, int argc, char **argv, FILE *ou
 {
     struct run run = {.options = options};
     int code = -1;
-    if (prepare(&run, err) == 0) {
+    if (prepare(&run, err) == 0 &&
+        (!options->events || events_open(options->events, &run.events, err) == 0)) {
         progress_begin(&run.progress, options->quiet ? PROGRESS_NONE : options->progress);
         if (start(&run, argc, argv, err) == 0)
             code = measure(&run, out, err);
+        events_finished(run.events, code < 0 ? error_exit_code(err->kind) : code,
+                        code < 0 ? err->text : NULL);
     }
     run_release(&run);
     return code;
