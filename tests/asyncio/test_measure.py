@@ -136,7 +136,10 @@ class Windows(Case):
         for kind in KINDS:
             for arm in ARMS:
                 with self.subTest(kind, arm=arm):
-                    values = self.window(arm, kind=kind, delay_ns=MS, rate_per_s=500)
+                    for _ in range(20):  # on a host that lets it run: else nothing may end within 40 ms
+                        values = self.window(arm, kind=kind, delay_ns=MS, rate_per_s=500)
+                        if values["fanouts"] > 0:
+                            break
                     self.check(values, arm)
                     started = values["offered"] - values["skipped"] - values["unfinished"]
                     self.assertEqual(sum(values["latency"]["counts"][1::2]), started)

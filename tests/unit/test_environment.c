@@ -726,9 +726,9 @@ static void live_in_group(const char *group, const char *file, const char *quota
         while (clock() - from < CLOCKS_PER_SEC / 20)
             (void)clock_gettime(CLOCK_MONOTONIC, &now);
         host = capture(&cpu, 1);
-    } while (integer_of(host, "cgroup_throttled_periods") == 0);
+    } while (integer_of(host, "cgroup_throttled_periods") == 0 ||
+             integer_of(host, "cgroup_throttled_ns") == 0);
     assert_facts(host, &(struct expected){"cgroup_quota_cpus", "0.2"}, 1);
-    assert_true(integer_of(host, "cgroup_throttled_ns") > 0);
     json_decref(host);
 }
 
