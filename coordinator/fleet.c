@@ -518,6 +518,13 @@ int64_t fleet_workers_per_runtime(const struct fleet *fleet)
     return schedule_live(fleet->schedule, NULL);
 }
 
+int fleet_check(const struct fleet *fleet, const struct plan *plan, const struct schedule_past *past,
+                struct error *err)
+{
+    scoped_free char *lacking = schedule_lacking(fleet->schedule, plan, past);
+    return lacking ? error_set(err, ERROR_INCOMPLETE, "%s", lacking) : 0;
+}
+
 static bool run_is_over(const struct fleet *fleet)
 {
     struct schedule_progress progress;

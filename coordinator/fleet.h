@@ -62,6 +62,11 @@ int fleet_gather(struct fleet *fleet, int64_t expect, int64_t timeout_ns, struct
 /* Live workers of the runtime that has the fewest: what `all` stands for. */
 int64_t fleet_workers_per_runtime(const struct fleet *fleet);
 
+/* Whether somebody announced each arm and job that the plan has for a runtime, but for groups that are done in `past`
+ * (see schedule_begin).  -1: the first one that nobody did, ERROR_INCOMPLETE. */
+int fleet_check(const struct fleet *fleet, const struct plan *plan, const struct schedule_past *past,
+                struct error *err);
+
 /* Runs the plan; both must outlive the fleet.  0: every group is done or failed, see fleet_progress.  -1:
  * ERROR_INTERRUPTED, or what broke.  `past`, `loads`: see schedule_begin. */
 int fleet_run(struct fleet *fleet, const struct plan *plan, struct store *store,

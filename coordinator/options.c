@@ -307,6 +307,8 @@ static int take_place_option(struct options_run *options, int key, char *text, s
     case OPTION_HOUSEKEEPING:
         options->housekeeping = text;
         return 0;
+    case OPTION_EXPECT:
+        return read_count("expect", text, MAX_WORKERS, &options->expect, err);
     case OPTION_SET:
         return add_setting(options, memory_text(text));
     case OPTION_SEED:
@@ -321,8 +323,6 @@ static int take_place_option(struct options_run *options, int key, char *text, s
 static int take_run_option(struct options_run *options, int key, char *text, struct error *err)
 {
     switch (key) {
-    case OPTION_EXPECT:
-        return read_count("expect", text, MAX_WORKERS, &options->expect, err);
     case OPTION_EXPECT_TIMEOUT:
         return read_timeout(text, &options->expect_timeout_ns, err);
     case OPTION_LISTEN:
@@ -392,6 +392,7 @@ static error_t parse_plan(int key, char *text, struct argp_state *state)
     {"workers", OPTION_WORKERS, "N", 0, "local workers per runtime, or auto: one per core; 0: none", 0},     \
         {"cpus", OPTION_CPUS, "LIST", 0, "measure on these CPUs: 0,2-5", 0},                                 \
         {"housekeeping", OPTION_HOUSEKEEPING, "LIST", 0, "CPUs for all other threads, auto or none", 0},     \
+        {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 0},               \
         {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                        \
         {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); what does not fit is left out", 0},    \
     {                                                                                                        \
@@ -400,7 +401,6 @@ static error_t parse_plan(int key, char *text, struct argp_state *state)
 
 static const struct argp_option run_options[] = {
     PLACE_OPTIONS,
-    {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 1},
     {"expect-timeout", OPTION_EXPECT_TIMEOUT, "D", 0, "how long to wait for workers (60s)", 1},
     {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
      1},

@@ -58,7 +58,8 @@ static int read_sweep(const struct options_run *options, const char *begun, stru
 {
     struct sweep_mistakes mistakes = {0};
     struct sweep_settings settings = {.at = (const char *const *)options->settings,
-                                      .count = options->setting_count};
+                                      .count = options->setting_count,
+                                      .any_job = options->workers == 0};
     bool stored = begun && !options->sweep;
     int status = stored ? sweep_parse("the run's sweep", begun, strlen(begun), settings, ret, &mistakes)
                         : sweep_load(options->sweep, settings, ret, &mistakes);
@@ -103,6 +104,11 @@ static int check_options(const struct options_run *options, struct error *err)
     if (options->expect > 0 && options->key && !options->authorized_keys)
         return error_set(err, ERROR_USAGE,
                          "--key lets nobody in but our own workers: say --authorized-keys DIR too");
+    return 0;
+}
+
+static int check_listen(const struct options_run *options, struct error *err)
+{
     if (options->expect > 0 && !options->listen)
         return error_set(err, ERROR_USAGE,
                          "--expect needs --listen ENDPOINT, where the workers can find this run");
@@ -438,7 +444,7 @@ static int start(struct run *run, int argc, char **argv, struct error *err)
     tell_about_place(run);
     events_started(run->events, run->id, run->plan->name, run->dir);
     if (fleet_gather(run->fleet, run->options->expect, run->options->expect_timeout_ns, err) < 0 ||
-        make_final_plan(run, err) < 0) {
+        make_final_plan(run, err) < 0 || fleet_check(run->fleet, run->plan, run->resume.past, err) < 0) {
         discard_store(run);
         return -1;
     }
@@ -547,7 +553,7 @@ int run_sweep(const struct options_run *options, int argc, char **argv, FILE *ou
 {
     struct run run = {.options = options};
     int code = -1;
-    if (prepare(&run, err) == 0 &&
+    if (check_listen(options, err) == 0 && prepare(&run, err) == 0 &&
         (!options->events || events_open(options->events, &run.events, err) == 0)) {
         progress_begin(&run.progress, options->quiet ? PROGRESS_NONE : options->progress);
         if (start(&run, argc, argv, err) == 0)

@@ -161,6 +161,11 @@ struct schedule_past {
     int64_t attempts; /* begun: the next one has a higher number */
 };
 
+/* The first arm or job that the plan has for a label and that no live worker of it has announced, in words, or NULL.
+ * Groups that are done in `past` (by group, or NULL) do not count.  free() it. */
+char *schedule_lacking(const struct schedule *schedule, const struct plan *plan,
+                       const struct schedule_past *past);
+
 #define SCHEDULE_TICK_NS 1e7 /* of a round's busy_ticks */
 
 /* What windows of one cell came to, over all that count. */

@@ -287,29 +287,14 @@ static bool host_has(const struct peer_host *host, const struct shape *shape)
     return true;
 }
 
-static bool announced(const struct wire_texts *texts, const char *name)
-{
-    for (size_t i = 0; i < texts->count; i++)
-        if (strcmp(texts->at[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* Why that worker cannot run that slice: a word and the name, or NULL. */
 static const char *lacks(const struct schedule *schedule, const struct worker *worker,
                          const struct slice *slice, const char **ret_name)
 {
-    const struct wire_hello *hello = &worker->hello.hello;
-    for (size_t i = 0; i < slice->cell_count; i++) {
-        const struct plan_cell *cell = &schedule->plan->cells[slice->cells[i]];
-        *ret_name = cell->spec.arm;
-        if (!cell->harness && !announced(&hello->arms, cell->spec.arm))
-            return "arm";
-        *ret_name = cell->spec.job;
-        if (!cell->harness && !announced(&hello->jobs, cell->spec.job))
-            return "job";
-    }
-    return NULL;
+    const char *what = NULL;
+    for (size_t i = 0; i < slice->cell_count && !what; i++)
+        what = schedule_lacks(&worker->hello.hello, &schedule->plan->cells[slice->cells[i]], ret_name);
+    return what;
 }
 
 /* Of the workers of a pool that can take part, those that know all arms and jobs of the slice; fills members with `count`

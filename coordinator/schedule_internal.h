@@ -1,7 +1,7 @@
 /* schedule_internal.h: the structures of the schedule and what its files ask of each other.
  *
- * schedule.c: peers, messages, time.  schedule_groups.c: which group goes where, its turns, its end.
- * schedule_ladder.c: which groups wait for others, and what those showed.
+ * schedule.c: peers, messages, time.  schedule_ability.c: what workers announced.  schedule_groups.c: which group goes
+ * where, its turns, its end.  schedule_ladder.c: which groups wait for others, and what those showed.
  * schedule_effort.c: whether a group may start and how long it goes on: precision, budget. */
 #ifndef COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
 #define COREFAN_COORDINATOR_SCHEDULE_INTERNAL_H
@@ -223,6 +223,9 @@ void ladder_free(struct schedule *schedule);
 void ladder_take(struct schedule *schedule, const struct wire_result *result);
 void ladder_forget(struct schedule *schedule, const struct group *group); /* its attempt is void */
 void ladder_over(struct schedule *schedule, struct group *group);         /* frees what waited for it */
+
+/* schedule_ability.c: "arm" or "job" and its name, where the worker has not announced what the cell needs, or NULL. */
+const char *schedule_lacks(const struct wire_hello *hello, const struct plan_cell *cell, const char **ret_name);
 
 /* schedule_groups.c */
 void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past,

@@ -198,8 +198,8 @@ int summary_judge_thresholds(struct store *store, struct summary *summary, struc
         return 0;
     struct sweep *sweep = NULL;
     struct sweep_mistakes mistakes = {0};
-    const struct sweep_settings no_settings = {0};
-    if (sweep_parse("sweep", text, strlen(text), no_settings, &sweep, &mistakes) < 0)
+    const struct sweep_settings as_kept = {.any_job = true};
+    if (sweep_parse("sweep", text, strlen(text), as_kept, &sweep, &mistakes) < 0)
         return refuse_stored(&mistakes, err);
     judge_conditions(summary, sweep->thresholds, all_cores ? strtoll(all_cores, NULL, 10) : 0);
     sweep_mistakes_release(&mistakes);

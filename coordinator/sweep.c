@@ -600,7 +600,7 @@ int sweep_parse(const char *name, const char *text, size_t size, struct sweep_se
     sweep_tree_free(root);
     if (sweep->top) {
         take_facts(sweep, source);
-        (void)sweep_check(sweep, mistakes);
+        (void)sweep_check(sweep, settings.any_job, mistakes);
     }
     if (mistakes->count > before || !sweep->top) {
         sweep_free(sweep);

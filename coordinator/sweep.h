@@ -79,6 +79,7 @@ struct sweep {
 struct sweep_settings { /* "KEY=VALUE", in order */
     const char *const *at;
     size_t count;
+    bool any_job; /* a job that is neither built in nor a runtime's own is one that workers will announce */
 };
 
 /* 0, or -1 with at least one mistake more; *ret untouched.  `name` is what messages call the text. */
@@ -106,8 +107,8 @@ char *sweep_value_text(const struct sweep_key *key, const struct sweep_value *va
 /* Rules inside one map that the tables do not say. */
 void sweep_check_map(const struct sweep_map *map, struct sweep_mistakes *mistakes);
 
-/* Rules between keys; fills entries.  0, or -1 with a mistake more. */
-int sweep_check(struct sweep *sweep, struct sweep_mistakes *mistakes);
+/* Rules between keys; fills entries.  any_job: see sweep_settings.  0, or -1 with a mistake more. */
+int sweep_check(struct sweep *sweep, bool any_job, struct sweep_mistakes *mistakes);
 
 /* Fills canonical and sha256. */
 void sweep_canonicalise(struct sweep *sweep);

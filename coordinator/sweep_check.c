@@ -78,6 +78,7 @@ void sweep_check_map(const struct sweep_map *map, struct sweep_mistakes *mistake
 struct checker {
     struct sweep *sweep;
     struct sweep_mistakes *mistakes;
+    bool any_job;       /* see sweep_settings */
     unsigned jobs_seen; /* bits of all jobs in the sweep */
     bool goes_on;       /* some entry has rounds: auto */
     unsigned used;      /* bits of the keys of windows that some entry can use */
@@ -133,8 +134,9 @@ static void check_own_job(struct checker *checker, const struct sweep_entry *ent
                       nearest);
     } else {
         sweep_mistake(checker->mistakes, kind->mark,
-                      "unknown job '%.40s', only %s or one of a runtime's 'jobs'", entry->job,
-                      sweep_list_words(words, list, sizeof list));
+                      "unknown job '%.40s': only %s, one of a runtime's 'jobs', or with --workers 0 one that "
+                      "workers announce",
+                      entry->job, sweep_list_words(words, list, sizeof list));
     }
 }
 
@@ -401,7 +403,7 @@ static void add_entry(struct checker *checker, const struct sweep_map *map, cons
     struct sweep_entry entry = make_entry(sweep, map, kind);
     checker->jobs_seen |= entry.job_bit;
     check_needs(checker, map, &entry);
-    if (entry.job_bit == SWEEP_JOB_OWN)
+    if (entry.job_bit == SWEEP_JOB_OWN && !checker->any_job)
         check_own_job(checker, &entry, kind);
     check_runtimes(checker, &entry);
     check_failures(checker, &entry);
@@ -484,10 +486,10 @@ static void check_precision(struct checker *checker)
         sweep_mistake(checker->mistakes, precision->mark, "'precision' is of no use without rounds: auto");
 }
 
-int sweep_check(struct sweep *sweep, struct sweep_mistakes *mistakes)
+int sweep_check(struct sweep *sweep, bool any_job, struct sweep_mistakes *mistakes)
 {
     size_t before = mistakes->count;
-    struct checker checker = {.sweep = sweep, .mistakes = mistakes};
+    struct checker checker = {.sweep = sweep, .mistakes = mistakes, .any_job = any_job};
     const struct sweep_values *matrix = &sweep->top->keys[SWEEP_MATRIX];
     if (!matrix->given)
         add_entries(&checker, sweep->top);

@@ -980,6 +980,39 @@ static void test_slice_that_cannot_be_run(void **state)
     sim_close(&sim);
 }
 
+static void check_lacking(const char *sweep, const char *label, const struct schedule_past *past,
+                          const char *expected)
+{
+    struct sim sim;
+    sim_open(&sim, sweep, 1, 0);
+    add_peer(&sim, label, "a", "here", WIRE_NULL);
+    scoped_free char *lacking = schedule_lacking(sim.schedule, sim.plan, past);
+    if (expected)
+        assert_string_equal(lacking, expected);
+    else
+        assert_null(lacking);
+    sim_close(&sim);
+}
+
+static void test_what_workers_have_not_announced(void **state)
+{
+    (void)state;
+    static const char cart[] = "job: cart\nfanout: 2\narms: gather\n"
+                               "runtimes: {kind: asyncio, label: py, jobs: {cart: 'a:b'}}\n";
+    static const char two[] = "job: noop\nfanout: 2\nmatrix: [{arms: gather}, {arms: gather-return-exceptions, fanout: 3}]\n";
+    static const struct schedule_past past[] = {{.done = false}, {.done = true}};
+    static const char no_arm[] =
+        "worker 0 (host a, cpu 0) announced no arm 'gather-return-exceptions', which the sweep has for runtime "
+        "'libuv': leave it out of the sweep; it announced empty, sequential, gather, taskgroup, tasks";
+    check_lacking(cart, "py", NULL,
+                  "worker 0 (host a, cpu 0) announced no job 'cart', which the sweep has for runtime 'py': "
+                  "leave it out of the sweep; it announced noop, sleep, cpu");
+    check_lacking(cart, "other", NULL, NULL); /* a stranger, who was not let in */
+    check_lacking("job: noop\nfanout: 2\n", "libuv", NULL, NULL);
+    check_lacking(two, "libuv", NULL, no_arm);
+    check_lacking(two, "libuv", past, NULL); /* that group is done */
+}
+
 static void test_strangers_are_told_and_forgotten(void **state)
 {
     struct sim sim;
@@ -1816,6 +1849,7 @@ int main(void)
         cmocka_unit_test(test_result_that_lacks_rounds),
         cmocka_unit_test(test_foreign_results_change_nothing),
         cmocka_unit_test(test_slice_that_cannot_be_run),
+        cmocka_unit_test(test_what_workers_have_not_announced),
         cmocka_unit_test(test_strangers_are_told_and_forgotten),
         cmocka_unit_test(test_who_may_not_register),
         cmocka_unit_test(test_workers_that_cannot_leave_it_to_those_that_can),

@@ -294,8 +294,9 @@ static void test_keys_that_go_together(void **state)
         {NOOP "timeout: 5ms\n", "a.yaml:3:1: 'timeout' does not fit any job of the sweep"},
         {"job: slep\nfanout: 2\ndelay: 1ms\n", "a.yaml:1:6: unknown job 'slep', did you mean 'sleep'?\n"
                                                "a.yaml:3:1: 'delay' does not fit any job of the sweep"},
-        {"job: cart\nfanout: 2\n",
-         "a.yaml:1:6: unknown job 'cart', only noop, sleep, cpu or one of a runtime's 'jobs'"},
+        {"job: cart\nfanout: 2\n", "a.yaml:1:6: unknown job 'cart': only noop, sleep, cpu, one of a "
+                                   "runtime's 'jobs', or with --workers 0 one "
+                                   "that workers announce"},
         {"job: cart\nfanout: 2\nruntimes: [libuv, {kind: asyncio, jobs: {cart: 'shop:cart'}}]\n",
          "a.yaml:3:12: runtime 'libuv' has no job 'cart'"},
         {NOOP "runtimes: [{kind: asyncio, jobs: {cpu: 'a:b'}}]\n",
@@ -472,8 +473,27 @@ static void test_settings_that_are_wrong(void **state)
          "--set cores:1:1: alias '*x': anchors and aliases are not supported, write the value out"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        struct sweep_settings settings = {table[i].settings, table[i].settings[1] ? 2 : 1};
+        struct sweep_settings settings = {.at = table[i].settings, .count = table[i].settings[1] ? 2 : 1};
         scoped_free char *lines = mistakes_of(sweep_lab_text, strlen(sweep_lab_text), settings);
+        assert_string_equal(lines, table[i].lines);
+    }
+}
+
+/* Workers that somebody else starts may announce jobs that the sweep does not know of. */
+static void test_jobs_that_workers_announce(void **state)
+{
+    (void)state;
+    static const struct sweep_settings any_job = {.any_job = true};
+    static const struct bad table[] = {
+        {"job: cart\nfanout: 2\n", ""},
+        {"job: slep\nfanout: 2\nruntimes: [libuv, asyncio]\n", ""},
+        {"job: cart\nfanout: 2\nruntimes: [uvloop, {kind: asyncio, jobs: {cart: 'shop:cart'}}]\n", ""},
+        {"job: slep\nfanout: 2\ndelay: 1ms\n", "a.yaml:3:1: 'delay' does not fit any job of the sweep"},
+        {NOOP "runtimes: [{kind: asyncio, jobs: {cpu: 'a:b'}}]\n",
+         "a.yaml:3:34: job 'cpu' is built in: give the coroutine another name"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        scoped_free char *lines = mistakes_of(table[i].text, strlen(table[i].text), any_job);
         assert_string_equal(lines, table[i].lines);
     }
 }
@@ -484,7 +504,8 @@ static void test_settings_reach_every_entry(void **state)
     static const char *const settings[] = {"fanout=7", "rounds=3", "fanout=[8, 9]", "name=other"};
     struct sweep *sweep = NULL;
     struct sweep_mistakes mistakes = {0};
-    assert_int_equal(sweep_load(NULL, (struct sweep_settings){settings, 4}, &sweep, &mistakes), 0);
+    assert_int_equal(sweep_load(NULL, (struct sweep_settings){.at = settings, .count = 4}, &sweep, &mistakes),
+                     0);
     assert_string_equal(sweep->name, "other");
     assert_int_equal(sweep->entry_count, 2);
     for (size_t i = 0; i < 2; i++) {
@@ -688,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_limits_of_text),
         cmocka_unit_test(test_very_many_mistakes),
         cmocka_unit_test(test_settings_that_are_wrong),
+        cmocka_unit_test(test_jobs_that_workers_announce),
         cmocka_unit_test(test_settings_reach_every_entry),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_entries_over_the_top),
