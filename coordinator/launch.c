@@ -140,12 +140,23 @@ static char **slot_arguments(const struct launch *launch, const struct plan_runt
     return arguments.at;
 }
 
+/* An interpreter without a '/' in its name is looked for in PATH, when it is started. */
+static int check_interpreter(const struct plan_runtime *runtime, struct error *err)
+{
+    if (!runtime->python || !strchr(runtime->python, '/') || access(runtime->python, X_OK) == 0)
+        return 0;
+    return error_set(err, ERROR_USAGE, "runtime '%s' wants the interpreter '%s': %s", runtime->label,
+                     runtime->python, strerror(errno));
+}
+
 int launch_add(struct launch *launch, const struct plan_runtime *runtime, int64_t cpu, struct error *err)
 {
     const struct program *program = program_of(runtime->kind);
     if (!program)
         return error_set(err, ERROR_USAGE, "runtime '%s' is of the kind '%s', for which there is no worker",
                          runtime->label, runtime->kind);
+    if (check_interpreter(runtime, err) < 0)
+        return -1;
     char *path = program_path(launch, program);
     if (access(path, X_OK) < 0) {
         error_set(err, ERROR_USAGE, "runtime '%s' wants the worker '%s': %s; %s", runtime->label, path,

@@ -408,11 +408,21 @@ static void pin_to_housekeeping(const struct topology *topology)
         (void)sched_setaffinity(0, sizeof cpus, &cpus);
 }
 
+/* The words that start a worker of the first runtime. */
+static void tell_whom_we_wait_for(const struct run *run)
+{
+    const char *kind = run->plan->runtimes[0].kind;
+    bool is_libuv = strcmp(kind, "libuv") == 0;
+    log_line(LOG_INFO, "waiting at %s for %lld worker%s: corefan-worker%s%s --connect %s --cpu N",
+             fleet_endpoint(run->fleet), (long long)run->options->expect,
+             run->options->expect == 1 ? "" : "s", is_libuv ? "" : "-asyncio --loop ", is_libuv ? "" : kind,
+             fleet_endpoint(run->fleet));
+}
+
 static void tell_about_place(const struct run *run)
 {
     if (!run->topology)
-        log_line(LOG_INFO, "waiting at %s for %lld workers: corefan-worker --connect %s --cpu N",
-                 fleet_endpoint(run->fleet), (long long)run->options->expect, fleet_endpoint(run->fleet));
+        tell_whom_we_wait_for(run);
     else if (run->topology->housekeeping_count == 0)
         log_line(LOG_INFO, "no CPU is left for housekeeping: heartbeats go out between rounds only");
     if (run->lock.crowded)

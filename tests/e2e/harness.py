@@ -1,12 +1,15 @@
 """What the end-to-end tests share: the programs of one build, runs in a scratch directory, and what they left behind.
 
-COREFAN_BIN names the directory of the built programs.  Every process that a test starts ends with the test.
+COREFAN_BIN names the directory of the built programs.  COREFAN_RUNTIME says whose workers run (libuv, asyncio, uvloop):
+one suite holds all of them.  Every process that a test starts ends with the test.
 """
+import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -16,6 +19,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("COREFAN_BIN", ROOT / "build" / "dev" / "bin"))
 COREFAN = str(BIN / "corefan")
 WORKER = str(BIN / "corefan-worker")
+PYTHON_WORKER = str(BIN / "corefan-worker-asyncio")
+
+RUNTIME = os.environ.get("COREFAN_RUNTIME", "libuv")
+WORKER_COMMAND = {"libuv": [WORKER], "asyncio": [PYTHON_WORKER], "uvloop": [PYTHON_WORKER, "--loop", "uvloop"]}[RUNTIME]
+# How much too early a wait may end: asyncio admits one tick of its clock, uvloop counts whole ms of a floored one.
+EARLY_NS = {"libuv": 0, "asyncio": 2_000, "uvloop": 1_000_000}[RUNTIME]
 
 SMALL_SWEEP = """\
 name: small
@@ -36,6 +45,11 @@ arms: [sequential, gather]
 matrix:
   - {job: sleep, fanout: 10, delay: 10ms}
 """
+
+
+def on_runtime(sweep):
+    """The sweep on the runtime of this suite, unless it names its own."""
+    return sweep if RUNTIME == "libuv" or "runtimes:" in sweep else f"runtimes: [{RUNTIME}]\n{sweep}"
 
 
 class Finished:
@@ -85,15 +99,34 @@ class EndToEnd(unittest.TestCase):
         return self.finish(self.start(COREFAN, *argv, env=env), timeout)
 
     def run_sweep(self, sweep, *argv, out="run", timeout=120, env=None):
-        path = self.write("sweep.yaml", sweep)
+        path = self.write("sweep.yaml", on_runtime(sweep))
         return self.run_corefan("run", path, "--out", str(self.scratch / out), *argv, timeout=timeout, env=env)
 
     def start_sweep(self, sweep, *argv, out="run", env=None):
-        path = self.write("sweep.yaml", sweep)
+        path = self.write("sweep.yaml", on_runtime(sweep))
         return self.start(COREFAN, "run", path, "--out", str(self.scratch / out), *argv, env=env)
+
+    def start_worker(self, endpoint, *words, cpu=0, env=None):
+        """One by hand, as a user would."""
+        return self.start(*WORKER_COMMAND, "--connect", endpoint, "--cpu", str(cpu), *words, env=env)
 
     def summary(self, out="run"):
         return json.loads((self.scratch / out / "summary.json").read_text())
+
+    def rows_so_far(self, sql, out="run"):
+        """Of the store of a run that goes on, and may not have made it yet."""
+        try:
+            path = self.scratch / out / "run.db"
+            with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+                return db.execute(sql).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+    def wait_until_it_measures(self, out="run", groups=1):
+        """So many groups are prepared, and a bit."""
+        self.wait_for(lambda: len(self.rows_so_far("SELECT DISTINCT group_number FROM ready", out)) >= groups,
+                      "a prepared group", timeout=60)
+        time.sleep(0.4)
 
     def assert_one_line(self, finished, code, *parts):
         """The error is one line on stderr that holds all parts; nothing else was said."""

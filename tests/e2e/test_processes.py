@@ -34,13 +34,6 @@ class Case(EndToEnd):
         with contextlib.closing(sqlite3.connect(f"file:{self.scratch / out / 'run.db'}?mode=ro", uri=True)) as db:
             return db.execute(sql).fetchall()
 
-    def rows_so_far(self, sql):
-        """Of a run that goes on, and may not have made its file yet."""
-        try:
-            return self.rows(sql)
-        except sqlite3.OperationalError:
-            return []
-
     def assert_no_warning(self, finished):
         for line in finished.err.splitlines():
             self.assertNotIn("warning", line)

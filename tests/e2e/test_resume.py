@@ -5,7 +5,7 @@ import sqlite3
 import time
 import unittest
 
-from harness import COREFAN, SMALL_SWEEP, WORKER, EndToEnd, alive, children_of
+from harness import COREFAN, SMALL_SWEEP, EndToEnd, alive, children_of
 
 SEVERAL_GROUPS = """\
 name: several
@@ -116,7 +116,7 @@ class Resume(EndToEnd):
         endpoint = f"ipc://{self.scratch}/fleet.sock"
         by_hand = ("--workers", "0", "--expect", "1", "--listen", endpoint)
         process = self.start_sweep(SEVERAL_GROUPS, *by_hand, "--progress", "none")
-        worker = self.start(WORKER, "--connect", endpoint, "--cpu", "0")
+        worker = self.start_worker(endpoint)
         self.wait_for(lambda: self.groups_done() >= 1, "a group")
         process.kill()
         process.wait()

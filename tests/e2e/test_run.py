@@ -1,4 +1,7 @@
-"""corefan run as a user meets it: results, files, exit codes, and what is left behind."""
+"""corefan run as a user meets it: results, files, exit codes, and what is left behind.
+
+Results and Trouble ask something of the workers too: they run for each kind of them (COREFAN_RUNTIME).
+"""
 import json
 import os
 import signal
@@ -6,12 +9,23 @@ import sqlite3
 import time
 import unittest
 
-from harness import COREFAN, SLOW_SWEEP, SMALL_SWEEP, EndToEnd, alive, children_of, processes_with, wait_for_cpus
+from harness import (COREFAN, EARLY_NS, RUNTIME, SLOW_SWEEP, SMALL_SWEEP, EndToEnd, children_of, processes_with,
+                     wait_for_cpus)
 
 CELL_KEYS = """id runtime arm job fanout delay_ns clients phase cores rate_per_s duration_ns rounds attempts processes
 verdict flags wall_ns cpu_ns harness_ns cpu_net_ns ideal_wall_ns over_ideal_x speedup_x speedup_block_x max_in_flight
 wakeups_per_fanout fanouts_per_round throughput_per_s throughput_per_s_core utilization ceiling_per_s_core
 workers""".split()
+
+FIVE_ARMS = """\
+seed: 3
+rounds: 6
+warmup: 1
+arms: [sequential, tasks, gather, gather-return-exceptions, taskgroup]
+matrix:
+  - {job: sleep, fanout: 2, delay: 1ms}
+"""
+QUIETLY = ("--progress", "none", "--co-run")  # where rounds and processes are counted, and no time is judged
 
 
 class Results(EndToEnd):
@@ -37,8 +51,8 @@ class Results(EndToEnd):
             self.assertNotEqual(cell["verdict"], "invalid")
         self.assert_nulls_have_reasons(summary)
         by_arm = {cell["arm"]: cell for cell in cells if cell["job"] == "sleep"}
-        self.assertGreaterEqual(by_arm["sequential"]["wall_ns"]["min"], 4 * 2_000_000)
-        self.assertGreaterEqual(by_arm["gather"]["wall_ns"]["min"], 2_000_000)
+        self.assertGreaterEqual(by_arm["sequential"]["wall_ns"]["min"], 4 * (2_000_000 - EARLY_NS))
+        self.assertGreaterEqual(by_arm["gather"]["wall_ns"]["min"], 2_000_000 - EARLY_NS)
         self.assertEqual(by_arm["sequential"]["max_in_flight"], 1)
         self.assertEqual(by_arm["gather"]["max_in_flight"], 4)
         self.assertEqual(by_arm["sequential"]["speedup_x"]["value"], 1)
@@ -53,30 +67,6 @@ class Results(EndToEnd):
         elif isinstance(node, list):
             for index, value in enumerate(node):
                 self.assert_nulls_have_reasons(value, f"{where}[{index}]")
-
-    def test_stdout_is_exactly_the_format_asked_for(self):
-        done = self.run_sweep(SMALL_SWEEP, "--format", "json")
-        self.assertEqual(done.code, 0, done.err)
-        self.assertEqual(json.loads(done.out), self.summary())
-        self.assertEqual(done.out, (self.scratch / "run/summary.json").read_text())
-
-    def test_the_command_line_is_kept_as_it_was_written(self):
-        path = self.write("sweep.yaml", SMALL_SWEEP)
-        words = [COREFAN, "run", path, "--workers", "1", "--out", str(self.scratch / "run"), "--set", "rounds=2", "--quiet"]
-        self.assertEqual(self.finish(self.start(*words)).code, 0)
-        self.assertEqual(self.summary()["run"]["argv"], words)
-
-    def test_report_rebuilds_the_same_bytes(self):
-        self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
-        for name, form in (("summary.json", "json"), ("summary.txt", "text")):
-            path = self.scratch / "run" / name
-            before = path.read_bytes()
-            path.unlink()
-            again = self.run_corefan("report", str(self.scratch / "run"), "--format", form)
-            self.assertEqual(again.code, 0, again.err)
-            self.assertEqual(again.out.encode(), before)
-        rows = self.run_corefan("report", str(self.scratch / "run"), "--format", "csv").out.splitlines()
-        self.assertEqual(len(rows), 1 + 7)
 
     def test_cores_all_pools_every_worker(self):
         workers = min(2, len(os.sched_getaffinity(0)))
@@ -102,6 +92,40 @@ class Results(EndToEnd):
             self.assertGreaterEqual(least_late_ns, 0)
         self.assertEqual([row["start_skew_ns"] is not None for row in self.summary()["scaling"]], [True])
 
+    def test_same_seed_same_order(self):
+        orders = []
+        for out in ("a", "b"):
+            self.assertEqual(self.run_sweep(FIVE_ARMS, out=out).code, 0)
+            with sqlite3.connect(self.scratch / out / "run.db") as db:
+                orders.append(db.execute("select cell, block, position from rounds order by 1, 2, 3").fetchall())
+        self.assertEqual(orders[0], orders[1])
+
+
+class Output(EndToEnd):
+    def test_stdout_is_exactly_the_format_asked_for(self):
+        done = self.run_sweep(SMALL_SWEEP, "--format", "json")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual(json.loads(done.out), self.summary())
+        self.assertEqual(done.out, (self.scratch / "run/summary.json").read_text())
+
+    def test_the_command_line_is_kept_as_it_was_written(self):
+        path = self.write("sweep.yaml", SMALL_SWEEP)
+        words = [COREFAN, "run", path, "--workers", "1", "--out", str(self.scratch / "run"), "--set", "rounds=2", "--quiet"]
+        self.assertEqual(self.finish(self.start(*words)).code, 0)
+        self.assertEqual(self.summary()["run"]["argv"], words)
+
+    def test_report_rebuilds_the_same_bytes(self):
+        self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
+        for name, form in (("summary.json", "json"), ("summary.txt", "text")):
+            path = self.scratch / "run" / name
+            before = path.read_bytes()
+            path.unlink()
+            again = self.run_corefan("report", str(self.scratch / "run"), "--format", form)
+            self.assertEqual(again.code, 0, again.err)
+            self.assertEqual(again.out.encode(), before)
+        rows = self.run_corefan("report", str(self.scratch / "run"), "--format", "csv").out.splitlines()
+        self.assertEqual(len(rows), 1 + 7)
+
     def test_raw_rounds_are_all_kept(self):
         self.assertEqual(self.run_sweep(SMALL_SWEEP).code, 0)
         with sqlite3.connect(self.scratch / "run/run.db") as db:
@@ -109,22 +133,23 @@ class Results(EndToEnd):
         self.assertEqual(set(per_cell.values()), {5})
         self.assertEqual(len(per_cell), 7 + 2)  # and the empty arm of both groups
 
-    def test_same_seed_same_order(self):
-        orders = []
-        for out in ("a", "b"):
-            self.assertEqual(self.run_sweep(SMALL_SWEEP, out=out).code, 0)
-            with sqlite3.connect(self.scratch / out / "run.db") as db:
-                orders.append(db.execute("select cell, block, position from rounds order by 1, 2, 3").fetchall())
-        self.assertEqual(orders[0], orders[1])
-
 
 class Trouble(EndToEnd):
+    def fake_worker(self, script):
+        path = self.write("worker", f"#!/bin/sh\n{script}")
+        os.chmod(path, 0o755)
+        return path
+
+    def run_with(self, program, *argv, **more):
+        """A sweep with that program in place of the worker, or of the interpreter of one in Python."""
+        if RUNTIME == "libuv":
+            return self.run_sweep(SMALL_SWEEP, *argv, env={"COREFAN_WORKER": program}, **more)
+        return self.run_sweep(f"runtimes: [{{kind: {RUNTIME}, python: {program}}}]\n{SMALL_SWEEP}", *argv, **more)
+
     def test_killed_worker_is_replaced_and_its_group_run_again(self):
-        process = self.start_sweep(SLOW_SWEEP, "--workers", "1", "--progress", "none")
+        process = self.start_sweep(SLOW_SWEEP, "--workers", "1", *QUIETLY)
         worker = self.wait_for(lambda: children_of(process.pid), "a worker")[0]
-        db = self.scratch / "run/run.db"
-        self.wait_for(db.exists, "the store")
-        time.sleep(1.0)
+        self.wait_until_it_measures()
         os.kill(worker, signal.SIGKILL)
         done = self.finish(process)
         self.assertEqual(done.code, 0, done.err)
@@ -135,33 +160,55 @@ class Trouble(EndToEnd):
         for cell in summary["cells"]:
             self.assertEqual((cell["rounds"], cell["attempts"]), (20, 2))
 
+    def lose(self, stop, sweep=SLOW_SWEEP, of=lambda pid: pid):
+        """A run whose worker gets that signal while it measures on a CPU of its own; what was said."""
+        cpus = sorted(os.sched_getaffinity(0))[:2]
+        mark = f"corefan-lost-{os.getpid()}"
+        process = self.start_sweep(sweep, "--cpus", str(cpus[-1]), "--housekeeping", str(cpus[0]),
+                                   *QUIETLY, env={"MARK": mark})
+        worker, = self.wait_for(lambda: children_of(process.pid), "a worker")
+        self.wait_until_it_measures()
+        os.kill(of(worker), stop)
+        done = self.finish(process)
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual({(cell["rounds"], cell["attempts"]) for cell in self.summary()["cells"]}, {(20, 2)})
+        self.assertEqual(processes_with(mark), [])
+        return done.err
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs a CPU for the heartbeats")
+    def test_a_stopped_worker_is_lost_by_its_heartbeats(self):
+        self.assertIn("no heartbeat for", self.lose(signal.SIGSTOP))
+
+    @unittest.skipIf(RUNTIME == "libuv", "its loop is a thread of the worker")
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs a CPU for the heartbeats")
+    def test_a_killed_loop_voids_the_attempt_alone(self):
+        said = self.lose(signal.SIGKILL, of=lambda worker: children_of(worker)[0])
+        self.assertIn("the loop's process died: signal 9", said)
+        self.assertNotIn("lost", said)  # the worker lives on, with another loop
+
     def test_a_worker_that_always_dies_ends_the_run(self):
-        fake = self.write("worker", "#!/bin/sh\necho 'no such device' >&2\nexit 7\n")
-        os.chmod(fake, 0o755)
-        done = self.run_sweep(SMALL_SWEEP, "--progress", "none", env={"COREFAN_WORKER": fake}, timeout=60)
+        done = self.run_with(self.fake_worker("echo 'no such device' >&2\nexit 7\n"), *QUIETLY, timeout=60)
         self.assertEqual(done.code, 1, done.err)
         self.assertEqual(done.err.splitlines()[-1],
                          "corefan: a worker cannot start: its process ended with exit status 7: no such device")
         self.assertFalse((self.scratch / "run").exists())
 
     def test_a_worker_that_cannot_run_here_is_not_tried_again(self):
-        fake = self.write("worker", "#!/bin/sh\necho started >>starts\necho 'no uvloop: install python3-uvloop' >&2\nexit 2\n")
-        os.chmod(fake, 0o755)
-        done = self.run_sweep(SMALL_SWEEP, "--workers", "1", "--progress", "none", env={"COREFAN_WORKER": fake})
+        fake = self.fake_worker("echo started >>starts\necho 'no uvloop: install python3-uvloop' >&2\nexit 2\n")
+        done = self.run_with(fake, "--workers", "1", *QUIETLY)
         self.assertEqual(done.code, 2, done.err)
         self.assertIn("install python3-uvloop", done.err)
         self.assertEqual((self.scratch / "starts").read_text(), "started\n")
         self.assertFalse((self.scratch / "run").exists())
 
     def test_missing_worker_binary(self):
-        done = self.run_sweep(SMALL_SWEEP, env={"COREFAN_WORKER": "/nonexistent/corefan-worker"})
+        done = self.run_with("/nonexistent/corefan-worker")
         self.assert_one_line(done, 2, "/nonexistent/corefan-worker")
 
     def test_ctrl_c_keeps_what_was_measured(self):
-        process = self.start_sweep(SLOW_SWEEP + "  - {job: noop, fanout: 2}\n", "--progress", "none",
-                                   env={"MARK": "corefan-ctrl-c"})
-        self.wait_for((self.scratch / "run/run.db").exists, "the store")
-        time.sleep(1.5)
+        mark = f"corefan-ctrl-c-{os.getpid()}"
+        process = self.start_sweep(SLOW_SWEEP + "  - {job: noop, fanout: 2}\n", *QUIETLY, env={"MARK": mark})
+        self.wait_until_it_measures()
         process.send_signal(signal.SIGINT)
         asked = time.monotonic()
         done = self.finish(process)
@@ -169,7 +216,7 @@ class Trouble(EndToEnd):
         self.assertEqual(done.code, 130, done.err)
         self.assertEqual(self.summary()["run"]["status"], "interrupted")
         self.assertIn("interrupted", done.out)
-        self.assertEqual(processes_with("corefan-ctrl-c"), [])
+        self.assertEqual(processes_with(mark), [])
         for cell in self.summary()["cells"]:
             if cell["job"] == "sleep":  # the group that ran: its rounds so far, though one order covers them all
                 self.assertGreater(cell["rounds"], 0)
@@ -177,13 +224,18 @@ class Trouble(EndToEnd):
                 self.assertIn("incomplete", cell["flags"])
 
     def test_workers_do_not_outlive_a_killed_coordinator(self):
-        process = self.start_sweep(SLOW_SWEEP, "--progress", "none")
-        workers = self.wait_for(lambda: children_of(process.pid), "workers")
-        time.sleep(0.5)
-        process.kill()
-        process.wait()
-        self.wait_for(lambda: not any(alive(pid) for pid in workers), "the workers' end", timeout=5)
+        for seconds in (0, 1):  # when they have just been started, and while they measure
+            mark = f"corefan-killed-{os.getpid()}-{seconds}"
+            process = self.start_sweep(SLOW_SWEEP, *QUIETLY, env={"MARK": mark}, out=mark)
+            self.wait_for(lambda: children_of(process.pid), "workers")
+            time.sleep(seconds)
+            process.kill()
+            process.wait()
+            self.wait_for(lambda: not processes_with(mark), "the workers' end", timeout=5)
+            wait_for_cpus()
 
+
+class OneHost(EndToEnd):
     def test_what_a_killed_coordinator_left_is_put_away(self):
         runtime = self.scratch / "runtime"
         runtime.mkdir()
