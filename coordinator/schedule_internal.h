@@ -225,7 +225,8 @@ void ladder_forget(struct schedule *schedule, const struct group *group); /* its
 void ladder_over(struct schedule *schedule, struct group *group);         /* frees what waited for it */
 
 /* schedule_ability.c: "arm" or "job" and its name, where the worker has not announced what the cell needs, or NULL. */
-const char *schedule_lacks(const struct wire_hello *hello, const struct plan_cell *cell, const char **ret_name);
+const char *schedule_lacks(const struct wire_hello *hello, const struct plan_cell *cell,
+                           const char **ret_name);
 
 /* schedule_groups.c */
 void schedule_groups_begin(struct schedule *schedule, const struct schedule_past *past,

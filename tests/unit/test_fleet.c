@@ -999,14 +999,16 @@ static void test_what_workers_have_not_announced(void **state)
     (void)state;
     static const char cart[] = "job: cart\nfanout: 2\narms: gather\n"
                                "runtimes: {kind: asyncio, label: py, jobs: {cart: 'a:b'}}\n";
-    static const char two[] = "job: noop\nfanout: 2\nmatrix: [{arms: gather}, {arms: gather-return-exceptions, fanout: 3}]\n";
+    static const char two[] =
+        "job: noop\nfanout: 2\nmatrix: [{arms: gather}, {arms: gather-return-exceptions, fanout: 3}]\n";
     static const struct schedule_past past[] = {{.done = false}, {.done = true}};
-    static const char no_arm[] =
-        "no worker of runtime 'libuv' announced the arm 'gather-return-exceptions': leave it out of the sweep; "
-        "worker 0 (host a, cpu 0) knows empty, sequential, gather, taskgroup, tasks";
-    check_lacking(cart, "py", NULL,
-                  "no worker of runtime 'py' announced the job 'cart': leave it out of the sweep; worker 0 (host "
-                  "a, cpu 0) knows noop, sleep, cpu");
+    static const char no_arm[] = "no worker of runtime 'libuv' announced the arm 'gather-return-exceptions': "
+                                 "leave it out of the sweep; "
+                                 "worker 0 (host a, cpu 0) knows empty, sequential, gather, taskgroup, tasks";
+    check_lacking(
+        cart, "py", NULL,
+        "no worker of runtime 'py' announced the job 'cart': leave it out of the sweep; worker 0 (host "
+        "a, cpu 0) knows noop, sleep, cpu");
     check_lacking(cart, "other", NULL, NULL); /* a stranger, who was not let in */
     check_lacking("job: noop\nfanout: 2\n", "libuv", NULL, NULL);
     check_lacking(two, "libuv", NULL, no_arm);
