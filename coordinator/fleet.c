@@ -496,7 +496,7 @@ int fleet_gather(struct fleet *fleet, int64_t expect, int64_t timeout_ns, struct
     struct schedule_progress progress;
     for (;;) {
         schedule_progress(fleet->schedule, &progress);
-        if (progress.workers_live >= wanted)
+        if (progress.workers_live >= wanted && schedule_slots_coming(fleet->schedule) == 0)
             return 0;
         if (fleet->interrupts)
             return error_set(err, ERROR_INTERRUPTED, "interrupted before all workers were there");
