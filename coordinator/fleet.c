@@ -336,6 +336,7 @@ static int open_signals(struct fleet *fleet, struct error *err)
     sigemptyset(&mask);
     sigaddset(&mask, SIGINT);
     sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGHUP);
     sigaddset(&mask, SIGCHLD);
     fleet->masked = sigprocmask(SIG_BLOCK, &mask, &fleet->old_mask) == 0;
     fleet->signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/streams.h"
 #include "coordinator/compare.h"
 #include "coordinator/doctor.h"
 #include "coordinator/environment.h"
@@ -229,16 +230,19 @@ static int complain(const struct error *err)
 {
     if (err->text[0] != '\0')
         (void)fprintf(stderr, "corefan: %s\n", err->text);
+    streams_told();
     return error_exit_code(err->kind == ERROR_NONE ? ERROR_INTERNAL : err->kind);
 }
 
 int main(int argc, char **argv)
 {
     struct error err = {0};
+    streams_begin("corefan");
     scoped_free char **written = memory_zeroed((size_t)argc + 1, sizeof *argv);
     memcpy(written, argv, (size_t)argc * sizeof *argv);
     struct words all = {argc, written};
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is a write that failed */
     log_setup("corefan", LOG_WARNING);
     argp_err_exit_status = 2;
     if (argc < 2) {

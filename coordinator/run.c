@@ -206,7 +206,12 @@ static char *directory_of(const struct run *run)
     if (run->options->out)
         return memory_text(run->options->out);
     (void)strftime(stamp, sizeof stamp, UTC_STAMP, &utc);
-    return memory_format("runs/%s-%s", run->plan->name, stamp);
+    char *dir = memory_format("runs/%s-%s", run->plan->name, stamp);
+    for (int next = 2; access(dir, F_OK) == 0; next++) { /* another run began in the same second */
+        free(dir);
+        dir = memory_format("runs/%s-%s-%d", run->plan->name, stamp, next);
+    }
+    return dir;
 }
 
 static char *draw_id(void)

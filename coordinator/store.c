@@ -163,8 +163,12 @@ int store_sqlite_error(const struct store *store, const char *verb, struct error
     const char *reason = plain_reason(code);
     if (!reason && (code & 0xff) == SQLITE_IOERR && system != 0)
         reason = strerror(system);
-    return error_set(err, ERROR_INTERNAL, "cannot %s '%s': %s", verb, store->path,
-                     reason ? reason : sqlite3_errmsg(store->db));
+    scoped_free char *text = memory_text(reason ? reason : sqlite3_errmsg(store->db));
+    for (char *at = text; *at; at++) /* names in a damaged file are any bytes */
+        *at = (unsigned char)*at < ' ' || (unsigned char)*at > '~' ? '?' : *at;
+    bool users = store->lock_fd < 0 && (code & 0xff) != SQLITE_NOMEM && (code & 0xff) != SQLITE_IOERR;
+    return error_set(err, users ? ERROR_USAGE : ERROR_INTERNAL, "cannot %s '%s': %s", verb, store->path,
+                     text);
 }
 
 /* ---- statements ---- */
@@ -503,8 +507,11 @@ int store_open(const char *dir, enum store_mode mode, struct store **ret, struct
 {
     struct store *store = store_new(dir);
     int result;
+    struct stat about;
     if (access(store->path, R_OK) != 0)
         result = error_set(err, ERROR_USAGE, "cannot read '%s': %s", store->path, strerror(errno));
+    else if (stat(store->path, &about) != 0 || !S_ISREG(about.st_mode))
+        result = error_set(err, ERROR_USAGE, "cannot read '%s': it is no file", store->path);
     else if (mode == STORE_READ)
         result = open_for_reading(store, err);
     else if ((result = take_lock(store, err)) == 0 &&

@@ -646,7 +646,8 @@ int sweep_load(const char *path, struct sweep_settings settings, struct sweep **
         sweep_mistake(mistakes, whole, "cannot be read: %s", strerror(errno));
     if (fd >= 0 && !is_stdin)
         (void)close(fd);
-    return size < 0 ? -1 : sweep_parse(name, text, (size_t)size, settings, ret, mistakes);
+    size_t mark = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* some editors write one */
+    return size < 0 ? -1 : sweep_parse(name, text + mark, (size_t)size - mark, settings, ret, mistakes);
 }
 
 void sweep_free(struct sweep *sweep)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/streams.h"
 #include "base/units.h"
 #include "worker/arms/arm.h"
 #include "worker/engine.h"
@@ -83,10 +84,24 @@ static int read_patience(const char *text, int64_t *ret_ns, struct error *err)
     return 0;
 }
 
+/* As a `name` of SPEC.md: what hello could not say is refused before anybody connects. */
+static bool is_name(const char *text)
+{
+    struct wire_bytes frame;
+    struct error err = {0};
+    struct wire_message message = {.type = WIRE_WELCOME,
+                                   .welcome = {.run = (char *)(uintptr_t)text, .heartbeat_ns = NS_PER_S}};
+    if (wire_encode(&message, &frame, &err) < 0)
+        return false;
+    free(frame.data);
+    return true;
+}
+
 static int read_label(const char *text, const char **ret, struct error *err)
 {
-    if (text[0] == '\0' || strlen(text) > 128)
-        return error_set(err, ERROR_USAGE, "--label '%s': must have 1 to 128 bytes", text);
+    if (text[0] == '\0' || strlen(text) > 128 || !is_name(text))
+        return error_set(err, ERROR_USAGE,
+                         "--label: not a name of 1 to 128 bytes of UTF-8 without control characters");
     *ret = text;
     return 0;
 }
@@ -323,6 +338,7 @@ static void block_signals(void)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
 }
@@ -362,6 +378,7 @@ int main(int argc, char **argv)
 {
     pid_t parent = getppid();
     struct arguments arguments;
+    streams_begin("corefan-worker");
     log_setup("corefan-worker", LOG_WARNING);
     block_signals();
     int rc = read_command_line(argc, argv, &arguments);

@@ -522,7 +522,9 @@ static void take_signals(struct session *session)
     while (!session->ended && read(session->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         char reason[64];
         (void)snprintf(reason, sizeof reason, "stopped by %s",
-                       info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+                       info.ssi_signo == SIGINT   ? "SIGINT"
+                       : info.ssi_signo == SIGHUP ? "SIGHUP"
+                                                  : "SIGTERM");
         send_bye(session, reason);
         end(session);
         if (info.ssi_signo != SIGINT)
@@ -562,6 +564,7 @@ int session_run(const struct session_options *options, struct engine *engine, st
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
     session.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (session.signals < 0)
         return error_set(err, ERROR_INTERNAL, "cannot listen for signals: %s", strerror(errno));
@@ -614,7 +617,8 @@ static int split_host(const char *address, char *host, size_t size)
         address++;
         length -= 2;
     }
-    if (length >= size || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+    if (length >= size || strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
+        strtol(colon + 1, NULL, 10) > 65535)
         return -1;
     memcpy(host, address, length);
     host[length] = '\0';

@@ -51,6 +51,29 @@ def fail(text: str, code: int) -> int:
     return code
 
 
+def lost_output(why: str) -> int:
+    """One line, and nothing more when the interpreter tries again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return fail(f"cannot write to stdout: {why}", 1)
+
+
+def fill_closed_stdout() -> None:
+    """With a file that cannot be written: argparse would turn to stderr, and say nothing of it."""
+    if sys.stdout is None:
+        file = os.open(os.devnull, os.O_RDONLY)
+        if file != 1:
+            os.dup2(file, 1)
+        sys.stdout = os.fdopen(1, "w")
+
+
+def flush_output() -> int:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return lost_output(str(error.strerror))
+    return 0
+
+
 def loop_options(options: Options, allowed: frozenset[int]) -> LoopOptions:
     return LoopOptions(
         loop=options.loop,
@@ -85,10 +108,15 @@ def work(options: Options, parent: int) -> int:
 
 def main() -> int:
     parent = os.getppid()
+    fill_closed_stdout()
     try:
         options = parse(sys.argv[1:])
     except BadUsage as error:
         return fail(f"{error}; see --help", 2)
+    except OSError as error:
+        return lost_output(str(error.strerror))
+    except SystemExit as end:  # --help or --version was printed
+        return end.code if isinstance(end.code, int) and end.code else flush_output()
     missing = missing_modules()
     if missing is None:
         return work(options, parent)

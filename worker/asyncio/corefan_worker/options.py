@@ -169,8 +169,8 @@ def check_endpoint(endpoint: str, has_keys: bool = False) -> str:
     """Without keys loopback and ipc only: nothing on the wire is encrypted then."""
     if re.fullmatch(r"ipc://.+", endpoint):
         return endpoint
-    match = re.fullmatch(r"tcp://(?:\[([^\[\]]+)\]|([^:\[\]]+)):[0-9]+", endpoint)
-    if match is None:
+    match = re.fullmatch(r"tcp://(?:\[([^\[\]]+)\]|([^:\[\]]+)):([0-9]{1,5})", endpoint)
+    if match is None or int(match[3]) > 65535:
         raise BadUsage(f"'{endpoint}' is no endpoint (examples: tcp://127.0.0.1:5555, ipc:///tmp/corefan)")
     if not has_keys and not _is_loopback(match[1] or match[2]):
         raise BadUsage(
