@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+import zmq
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("COREFAN_BIN", ROOT / "build" / "dev" / "bin"))
 COREFAN = str(BIN / "corefan")
@@ -127,6 +129,15 @@ class EndToEnd(unittest.TestCase):
         self.wait_for(lambda: len(self.rows_so_far("SELECT DISTINCT group_number FROM ready", out)) >= groups,
                       "a prepared group", timeout=60)
         time.sleep(0.4)
+
+    def dealer(self):
+        """A peer's socket of the test's own.  What it could not send is dropped at the end, or the end would wait for ever."""
+        context = zmq.Context()
+        socket = context.socket(zmq.DEALER)
+        socket.linger = 0
+        self.addCleanup(context.term)
+        self.addCleanup(socket.close)
+        return socket
 
     def assert_one_line(self, finished, code, *parts):
         """The error is one line on stderr that holds all parts; nothing else was said."""

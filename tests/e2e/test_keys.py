@@ -7,7 +7,6 @@ import time
 import unittest
 
 import msgpack
-import zmq
 
 from harness import COREFAN, SMALL_SWEEP, WORKER, EndToEnd
 from test_two_shells import free_endpoint
@@ -78,9 +77,7 @@ class Keys(EndToEnd):
         endpoint = free_endpoint()
         process = self.start_locked(endpoint)
         plain = self.start(WORKER, "--connect", endpoint, "--cpu", "0")
-        context = zmq.Context()
-        self.addCleanup(context.destroy, linger=0)
-        stranger = context.socket(zmq.DEALER)
+        stranger = self.dealer()
         stranger.connect(endpoint)
         for _ in range(20):
             stranger.send(msgpack.packb({"type": "hello", "v": [9, 0]}))
@@ -114,9 +111,7 @@ class Keys(EndToEnd):
         self.assertEqual(self.finish(process).code, 130)
 
     def peer(self, endpoint, name):
-        context = zmq.Context()
-        self.addCleanup(context.destroy, linger=0)
-        socket = context.socket(zmq.DEALER)
+        socket = self.dealer()
         words = dict(line.split() for line in (self.scratch / name).read_text().splitlines() if not line.startswith("#"))
         server = (self.scratch / "coordinator.pub").read_text().split()[1]
         socket.curve_publickey, socket.curve_secretkey = words["public"].encode(), words["secret"].encode()

@@ -9,7 +9,6 @@ import time
 import unittest
 
 import msgpack
-import zmq
 
 from harness import COREFAN, ROOT, RUNTIME, EndToEnd, alive, children_of
 
@@ -105,9 +104,7 @@ class TwoShells(EndToEnd):
 
     def test_strangers_change_nothing(self):
         endpoint = free_endpoint()
-        context = zmq.Context()
-        self.addCleanup(context.destroy, linger=0)
-        stranger = context.socket(zmq.DEALER)
+        stranger = self.dealer()
         stranger.connect(endpoint)
         frames = [b"", b"\xff" * 10, b"\xdd\xff\xff\xff\xff", b"{}", b"\x81" * 40,
                   msgpack.packb({"type": "hello", "v": [2, 0]}),
@@ -128,9 +125,7 @@ class TwoShells(EndToEnd):
         """Somebody connects to a run with workers of its own and knows one arm only: the others do the work."""
         endpoint = free_endpoint()
         process = self.start_sweep(TWO_GROUPS, "--workers", "1", "--listen", endpoint, "--progress", "none", "--co-run")
-        context = zmq.Context()
-        self.addCleanup(context.destroy, linger=0)
-        peer = context.socket(zmq.DEALER)
+        peer = self.dealer()
         peer.connect(endpoint)
         peer.send(msgpack.packb({"type": "hello", "v": [1, 0], "instance": "b" * 32, "runtime": RUNTIME, "label": RUNTIME,
                                  "host": "elsewhere", "boot_id": "other", "pid": 1, "arms": ["gather", "empty"], "jobs": ["sleep"],
@@ -147,9 +142,7 @@ class NoWorkers(EndToEnd):
         endpoint = free_endpoint()
         process = self.start_sweep(BRIEF, "--workers", "0", "--expect", "1", "--listen", endpoint,
                                    "--expect-timeout", "3s", "--progress", "none")
-        context = zmq.Context()
-        self.addCleanup(context.destroy, linger=0)
-        peer = context.socket(zmq.DEALER)
+        peer = self.dealer()
         peer.connect(endpoint)
         peer.send(msgpack.packb({"type": "hello", "v": [9, 1]}))
         self.assertTrue(peer.poll(5000))
