@@ -332,11 +332,13 @@ static void turn(struct fleet *fleet, int64_t until_ns)
 
 static int open_signals(struct fleet *fleet, struct error *err)
 {
+    struct sigaction hangup;
     sigset_t mask;
     sigemptyset(&mask);
     sigaddset(&mask, SIGINT);
     sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGHUP);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup wants none of it */
+        sigaddset(&mask, SIGHUP);
     sigaddset(&mask, SIGCHLD);
     fleet->masked = sigprocmask(SIG_BLOCK, &mask, &fleet->old_mask) == 0;
     fleet->signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);

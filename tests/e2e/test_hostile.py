@@ -103,6 +103,14 @@ class CommandLines(EndToEnd):
         self.assertEqual(self.finish(process).code, 130)
         self.assertEqual(self.summary()["run"]["status"], "interrupted")
 
+    def test_a_run_that_is_to_outlive_its_terminal(self):
+        sweep = self.write("sweep.yaml", SMALL_SWEEP)
+        process = self.start("nohup", COREFAN, "run", sweep, "--out", "run", *QUIETLY)
+        self.wait_for((self.scratch / "run/run.db").exists, "the store")
+        os.killpg(process.pid, signal.SIGHUP)
+        self.assertEqual(self.finish(process).code, 0)
+        self.assertEqual(self.summary()["run"]["status"], "complete")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -151,7 +151,8 @@ class Session:
         self._signals, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup wants none of it
+                signal.signal(number, lambda *_: None)
         self._lifeline = launcher_lifeline() if options.slot is not None else None
         self._link = Link(options.connect, options.keys)
         self._state = "idle"
