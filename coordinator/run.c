@@ -469,17 +469,21 @@ static int start(struct run *run, int argc, char **argv, struct error *err)
 
 /* -- the end ------------------------------------------------------------------------------------------------ */
 
+/* Whole or not at all: what stands there from before stays until the new one is on the disk. */
 static int write_report(const struct summary *summary, const struct report_format *format, const char *dir,
                         struct error *err)
 {
     scoped_free char *path = memory_format("%s/%s", dir, format->file);
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return error_set(err, ERROR_INTERNAL, "cannot write '%s': %s", path, strerror(errno));
-    int status = format->render(summary, file);
-    if (fclose(file) != 0 || status < 0)
-        return error_set(err, ERROR_INTERNAL, "cannot write '%s': %s", path, strerror(errno));
-    return 0;
+    scoped_free char *unfinished = memory_format("%s.new", path);
+    FILE *file = fopen(unfinished, "we");
+    bool written = file && format->render(summary, file) == 0;
+    if (file && fclose(file) != 0)
+        written = false;
+    if (written && rename(unfinished, path) == 0)
+        return 0;
+    (void)error_set(err, ERROR_INTERNAL, "cannot write '%s': %s", path, strerror(errno));
+    (void)unlink(unfinished);
+    return -1;
 }
 
 static int write_reports(const struct summary *summary, const char *dir, struct error *err)
@@ -522,9 +526,13 @@ static int conclude(struct run *run, FILE *out, struct error *err)
         return -1;
     int code = error_exit_code(summary_exit_kind(summary));
     tell_imprecise(summary);
-    if (write_reports(summary, run->dir, err) < 0 ||
-        (!is_stdout_taken(run->options) && print_report(summary, run->options->format, out, err) < 0))
+    if (write_reports(summary, run->dir, err) < 0)
         code = -1;
+    struct error lost = {0};
+    if (!is_stdout_taken(run->options) && print_report(summary, run->options->format, out, &lost) < 0) {
+        *err = code < 0 ? *err : lost;
+        code = -1;
+    }
     summary_free(summary);
     if (code >= 0)
         log_line(LOG_INFO, "results are in %s", run->dir);

@@ -70,6 +70,18 @@ class Files(EndToEnd):
                     self.assertEqual(len(done.err.strip().splitlines()), 1, done.err)
                     self.assertTrue(done.err.strip().isprintable(), done.err)
 
+    def test_a_report_that_cannot_be_written(self):
+        """It is there whole or not at all, and what was measured is said all the same."""
+        process = self.start_sweep(SLOW_SWEEP, *QUIETLY)
+        self.wait_for((self.scratch / "run/run.db").exists, "the store")
+        (self.scratch / "run/summary.json").mkdir()
+        done = self.finish(process)
+        self.assertEqual(done.code, 1, done.err)
+        self.assertIn("summary.json", done.err)
+        self.assertIn("10 x 10ms sleep", done.out)
+        self.assertEqual([path.name for path in (self.scratch / "run").glob("*.new")], [])
+        self.assertEqual(self.run_corefan("report", "run").out, done.out)
+
     def test_two_runs_in_one_second_have_two_directories(self):
         path = self.write("sweep.yaml", "name: twice\nrounds: 1\nwarmup: 0\narms: gather\nmatrix: [{job: noop, fanout: 2}]\n")
         for _ in range(3):
