@@ -10,6 +10,7 @@
 #include "worker/jobs/job.h"
 #include "worker/pin.h"
 #include "worker/session.h"
+#include "worker/session_link.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -254,7 +255,7 @@ static int gather_facts(struct facts *ret, struct error *err)
         (void)snprintf(ret->host, sizeof ret->host, "unknown");
     ret->host[sizeof ret->host - 1] = '\0';
     read_boot_id(ret->boot_id, sizeof ret->boot_id);
-    (void)session_zmq_version(ret->zmq, sizeof ret->zmq);
+    (void)session_link_version(ret->zmq, sizeof ret->zmq);
     return draw_instance(ret->instance, err);
 }
 

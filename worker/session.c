@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include <zmq.h>
 
 /* As SPEC.md has them: what the worker does with its slice. */
 enum slice_state { SLICE_NONE, SLICE_PREPARING, SLICE_READY, SLICE_MEASURING };
@@ -585,14 +584,6 @@ int session_run(const struct session_options *options, struct engine *engine, st
     }
     release(&session);
     return session.failed ? -1 : 0;
-}
-
-char *session_zmq_version(char *buf, size_t size)
-{
-    int major, minor, patch;
-    zmq_version(&major, &minor, &patch);
-    (void)snprintf(buf, size, "%d.%d.%d", major, minor, patch);
-    return buf;
 }
 
 /* ---- the endpoint ---- */

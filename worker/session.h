@@ -42,7 +42,4 @@ int session_check_endpoint(const char *endpoint, bool has_keys, struct error *er
  * The engine is left as it is, perhaps at work. */
 int session_run(const struct session_options *options, struct engine *engine, struct error *err);
 
-/* Version of the ZeroMQ library, e.g. "4.3.4". buf has size bytes. */
-char *session_zmq_version(char *buf, size_t size);
-
 #endif

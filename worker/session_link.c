@@ -3,6 +3,7 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -169,4 +170,12 @@ enum session_link_receipt session_link_receive(struct session_link *link, struct
 bool session_link_pending(struct session_link *link)
 {
     return (events_of(link->socket) & ZMQ_POLLIN) || (events_of(link->monitor) & ZMQ_POLLIN);
+}
+
+char *session_link_version(char *buf, size_t size)
+{
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    (void)snprintf(buf, size, "%d.%d.%d", major, minor, patch);
+    return buf;
 }

@@ -46,4 +46,7 @@ enum session_link_receipt session_link_receive(struct session_link *link, struct
 /* Whether a frame or a change waits to be taken. */
 bool session_link_pending(struct session_link *link);
 
+/* Version of the ZeroMQ library, e.g. "4.3.4". buf has size bytes. */
+char *session_link_version(char *buf, size_t size);
+
 #endif
