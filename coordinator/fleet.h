@@ -12,7 +12,7 @@
 #define COREFAN_COORDINATOR_FLEET_H
 
 #include "base/error.h"
-#include "coordinator/fleet_keys.h"
+#include "coordinator/fleet_link.h"
 #include "coordinator/launch.h"
 #include "coordinator/plan.h"
 #include "coordinator/schedule.h"

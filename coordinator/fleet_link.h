@@ -3,12 +3,12 @@
  * Its file descriptor is edge-triggered: after it was readable, and after every send, receive until there is
  * nothing left.  Sends never block: a peer that does not drain its queue, or is gone, is reported as unreachable.
  * Limits: frames of WIRE_MAX_FRAME_BYTES, LINK_QUEUE_FRAMES queued per peer and direction, a bounded linger.
- * Threads: one.  Ownership: link_close frees it. */
+ * Threads: one, beside the door's own.  Ownership: link_close frees it. */
 #ifndef COREFAN_COORDINATOR_FLEET_LINK_H
 #define COREFAN_COORDINATOR_FLEET_LINK_H
 
 #include "base/error.h"
-#include "coordinator/fleet_keys.h"
+#include "base/keys.h"
 #include "proto/wire.h"
 
 #include <stdbool.h>
@@ -19,6 +19,18 @@
 #define LINK_LINGER_MS    200
 
 struct link;
+
+/* Who may connect: CURVE (ZeroMQ RFC 26) with a directory of public keys, asked through ZAP (RFC 27).  Every connection must
+ * prove that it holds the secret of a key in the directory, or our own (local workers).  The directory is read at each
+ * connection, so a key can be added or taken away while a run goes on.  What is refused is counted and told at most once a
+ * minute. */
+struct door_config {
+    struct key_pair own;
+    const char *directory; /* NULL: nobody but our own workers */
+};
+
+/* A fresh pair.  -1: ZeroMQ was built without CURVE. */
+int link_draw_keys(struct key_pair *ret, struct error *err);
 
 struct link_config {
     const struct door_config *door; /* NULL: whoever can reach the address is let in */

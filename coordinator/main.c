@@ -8,7 +8,7 @@
 #include "coordinator/compare.h"
 #include "coordinator/doctor.h"
 #include "coordinator/environment.h"
-#include "coordinator/fleet_keys.h"
+#include "coordinator/fleet_link.h"
 #include "coordinator/list.h"
 #include "coordinator/options.h"
 #include "coordinator/run.h"
@@ -144,7 +144,7 @@ static int execute_keygen(int argc, char **argv, const struct words *all, struct
     struct options_run options;
     struct key_pair pair;
     (void)all;
-    if (options_parse_keygen(argc, argv, &options, err) < 0 || fleet_keys_draw(&pair, err) < 0 ||
+    if (options_parse_keygen(argc, argv, &options, err) < 0 || link_draw_keys(&pair, err) < 0 ||
         keys_write(options.key, &pair, err) < 0)
         return -1;
     if (printf("%s: the pair, keep it to yourself\n%s.pub: what the other side may know\n", options.key,
