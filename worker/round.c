@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "worker/median.h"
 #include "worker/proof.h"
 
 #include <stdlib.h>
@@ -60,21 +61,6 @@ static void draw_failing(struct slab *slab, struct rng *chance)
     job_choose_failing(slab->children, slab->failing);
 }
 
-static int compare(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* The middle one, or the lower of the two; sorts in place. */
-static int64_t median(int64_t *values, size_t count)
-{
-    if (count == 0)
-        return WIRE_NULL;
-    qsort(values, count, sizeof *values, compare);
-    return values[(count - 1) / 2];
-}
-
 static void book_waits(const struct round_bench *bench, struct wire_round *round)
 {
     const struct wait_statistics *waits = &bench->runtime->waits;
@@ -85,7 +71,7 @@ static void book_waits(const struct round_bench *bench, struct wire_round *round
     round->overshoot_max_ns = waits->overshoot_max_ns;
     if (waits->log)
         round->overshoot_p50_ns =
-            median(waits->log, waits->count < waits->log_capacity ? waits->count : waits->log_capacity);
+            median_ns(waits->log, waits->count < waits->log_capacity ? waits->count : waits->log_capacity);
 }
 
 /* How late are those that wait beside children that hold the loop?  Where all are started at once, a child
@@ -109,7 +95,7 @@ static void book_stall(const struct round_bench *bench, const struct timing *tim
         if (late != LEAF_NOT_WAITED && !job_is_stalling(slab->children, i))
             slab->overshoots_ns[count++] = late;
     }
-    round->stall_overshoot_p50_ns = median(slab->overshoots_ns, count);
+    round->stall_overshoot_p50_ns = median_ns(slab->overshoots_ns, count);
 }
 
 /* What is left of the fan-out is driven to its end; where nothing is, that costs nothing by definition. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "worker/median.h"
 #include "worker/proof.h"
 
 #include <math.h>
@@ -335,12 +336,6 @@ int window_warm_up(struct window_bench *bench, struct error *err)
     return crowd_give_up(bench->crowd, err);
 }
 
-static int compare(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static void book_waits(struct window *window, struct wire_round *round)
 {
     const struct wait_statistics *waits = &window->waits;
@@ -351,8 +346,7 @@ static void book_waits(struct window *window, struct wire_round *round)
         return;
     round->overshoot_min_ns = waits->overshoot_min_ns;
     round->overshoot_max_ns = waits->overshoot_max_ns;
-    qsort(log, count, sizeof *log, compare);
-    round->overshoot_p50_ns = log[(count - 1) / 2];
+    round->overshoot_p50_ns = median_ns(log, count);
 }
 
 static void book_open_loop(const struct window *window, size_t unfinished, struct wire_round *round)
