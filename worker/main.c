@@ -335,13 +335,8 @@ static void release_hello(struct wire_hello *hello)
 
 static void block_signals(void)
 {
-    struct sigaction hangup;
     sigset_t signals;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* as the session */
-        (void)sigaddset(&signals, SIGHUP);
+    session_signals(&signals);
     (void)sigprocmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
 }

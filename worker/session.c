@@ -556,16 +556,21 @@ static void release(struct session *session)
     free(session->run);
 }
 
+void session_signals(sigset_t *ret)
+{
+    struct sigaction hangup;
+    (void)sigemptyset(ret);
+    (void)sigaddset(ret, SIGINT);
+    (void)sigaddset(ret, SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup wants none of it */
+        (void)sigaddset(ret, SIGHUP);
+}
+
 int session_run(const struct session_options *options, struct engine *engine, struct error *err)
 {
     struct session session = {.options = options, .engine = engine, .err = err};
-    struct sigaction hangup;
     sigset_t signals;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup wants none of it */
-        (void)sigaddset(&signals, SIGHUP);
+    session_signals(&signals);
     session.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (session.signals < 0)
         return error_set(err, ERROR_INTERNAL, "cannot listen for signals: %s", strerror(errno));

@@ -10,7 +10,7 @@
  * CPUs of its own the session sends heartbeats all along; without, it sleeps until the engine reports, and
  * heartbeats go out between rounds, when the engine holds still.
  *
- * Threads: session_run on the thread that is to be the session; SIGINT and SIGTERM must be blocked in all
+ * Threads: session_run on the thread that is to be the session; session_signals must be blocked in all
  * threads.  ZeroMQ's own thread inherits the CPUs of the calling one. */
 #ifndef COREFAN_WORKER_SESSION_H
 #define COREFAN_WORKER_SESSION_H
@@ -20,6 +20,7 @@
 #include "proto/wire.h"
 #include "worker/engine.h"
 
+#include <signal.h>
 #include <stdint.h>
 
 struct session_keys {
@@ -36,6 +37,9 @@ struct session_options {
 
 /* Without keys loopback and ipc only: nothing on the wire is encrypted then.  0, or -1 with what is wrong. */
 int session_check_endpoint(const char *endpoint, bool has_keys, struct error *err);
+
+/* The signals that end a session.  To be blocked in all threads, before there are any. */
+void session_signals(sigset_t *ret);
 
 /* Until the coordinator says bye, or SIGTERM (both 0), or -1: ERROR_INTERRUPTED after SIGINT; ERROR_USAGE
  * when the coordinator refuses this worker; ERROR_INTERNAL when it stays away for longer than patience_ns.
