@@ -396,24 +396,26 @@ static void group_end(struct schedule *schedule, struct group *group, enum group
     ladder_over(schedule, group);
 }
 
-void schedule_leave_out(struct schedule *schedule, struct group *group, const char *why)
+/* Ends it without a measurement that counts, in the store and in a line. */
+static void end_untimed(struct schedule *schedule, struct group *group, enum schedule_action_kind how,
+                        enum log_level level, const char *verb, const char *why)
 {
-    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_LEAVE_OUT);
+    struct schedule_action *action = schedule_act(schedule, how);
     action->group = group->plan->number;
     action->text = memory_text(why);
-    schedule_log(schedule, LOG_DEBUG, "group %lld (%s) left out: %s", (long long)group->plan->number,
-                 group->plan->title, why);
-    group_end(schedule, group, GROUP_DONE);
+    schedule_log(schedule, level, "group %lld (%s) %s: %s", (long long)group->plan->number,
+                 group->plan->title, verb, why);
+    group_end(schedule, group, how == SCHEDULE_STORE_FAIL ? GROUP_FAILED : GROUP_DONE);
+}
+
+void schedule_leave_out(struct schedule *schedule, struct group *group, const char *why)
+{
+    end_untimed(schedule, group, SCHEDULE_STORE_LEAVE_OUT, LOG_DEBUG, "left out", why);
 }
 
 void schedule_fail_group(struct schedule *schedule, struct group *group, const char *why)
 {
-    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_FAIL);
-    action->group = group->plan->number;
-    action->text = memory_text(why);
-    schedule_log(schedule, LOG_WARNING, "group %lld (%s) given up: %s", (long long)group->plan->number,
-                 group->plan->title, why);
-    group_end(schedule, group, GROUP_FAILED);
+    end_untimed(schedule, group, SCHEDULE_STORE_FAIL, LOG_WARNING, "given up", why);
 }
 
 static void store_close(struct schedule *schedule, struct group *group, enum schedule_action_kind how)
