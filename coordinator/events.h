@@ -7,8 +7,8 @@
 #define COREFAN_COORDINATOR_EVENTS_H
 
 #include "base/error.h"
-#include "coordinator/plan.h"
-#include "coordinator/schedule.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/schedule/schedule.h"
 
 #define EVENTS_VERSION 1
 

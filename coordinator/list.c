@@ -1,7 +1,7 @@
 #include "coordinator/list.h"
 
 #include "base/memory.h"
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 #include <dirent.h>
 #include <errno.h>

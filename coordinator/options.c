@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "coordinator/host/topology.h"
 #include "coordinator/report/report.h"
-#include "coordinator/topology.h"
 
 #include <argp.h>
 #include <stdio.h>

@@ -7,9 +7,9 @@
 #define COREFAN_COORDINATOR_OPTIONS_H
 
 #include "base/error.h"
-#include "coordinator/compare.h"
+#include "coordinator/compare/compare.h"
 #include "coordinator/progress.h"
-#include "coordinator/size.h"
+#include "coordinator/size/size.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,9 +9,9 @@
 #define COREFAN_COORDINATOR_RESUME_H
 
 #include "base/error.h"
-#include "coordinator/plan.h"
-#include "coordinator/schedule.h"
-#include "coordinator/store.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/schedule/schedule.h"
+#include "coordinator/store/store.h"
 
 #include <stddef.h>
 #include <stdint.h>

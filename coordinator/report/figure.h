@@ -3,7 +3,7 @@
 #ifndef COREFAN_COORDINATOR_REPORT_FIGURE_H
 #define COREFAN_COORDINATOR_REPORT_FIGURE_H
 
-#include "coordinator/summary.h"
+#include "coordinator/summary/summary.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 #ifndef COREFAN_COORDINATOR_REPORT_REPORT_H
 #define COREFAN_COORDINATOR_REPORT_REPORT_H
 
-#include "coordinator/summary.h"
+#include "coordinator/summary/summary.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef COREFAN_COORDINATOR_REPORT_TEXT_CAPACITY_H
 #define COREFAN_COORDINATOR_REPORT_TEXT_CAPACITY_H
 
-#include "coordinator/summary.h"
+#include "coordinator/summary/summary.h"
 
 #include <stdio.h>
 

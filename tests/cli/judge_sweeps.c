@@ -1,7 +1,7 @@
 /* What the parser says of sweeps: reads pairs of a length in bytes (a line) and a text of that length, answers a line
  * for each: "good", or "bad: " and its mistakes. */
 #include "base/memory.h"
-#include "coordinator/sweep.h"
+#include "coordinator/sweep/sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Reads one round a line, as words NAME=VALUE with the names of SPEC.md; what a line leaves out is not known.  Prints one
  * line each: the names of its flags.  CPU: what the worker is pinned to. */
-#include "coordinator/summary_internal.h"
+#include "coordinator/summary/summary_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
  * commands are the right answer to what that peer was sent last, so that groups get somewhere. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "coordinator/schedule.h"
-#include "coordinator/sweep.h"
+#include "coordinator/schedule/schedule.h"
+#include "coordinator/sweep/sweep.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

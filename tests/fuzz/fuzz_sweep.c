@@ -5,8 +5,8 @@
  *     build/fuzz/bin/fuzz_sweep -max_len=4096 -dict=tests/fuzz/sweep.dict NEW tests/fuzz/corpus/sweep examples */
 #include "base/map.h"
 #include "base/memory.h"
-#include "coordinator/plan.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/sweep/sweep.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

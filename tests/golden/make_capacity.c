@@ -3,7 +3,7 @@
  * 40 x 10 ms on asyncio, driven by 1 to 1,024 clients on one core, 32 also on two; 2 x noop by 1 and 16.  CPU per fan-out in
  * us of K clients: sequential 200 + 150 x 40 / K; gather 310 + 200 / K + 25 x log2(K / 16) from 16 on; taskgroup 12 % more.
  * check_capacity.py knows the same rule. */
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* make_run DIR SCENARIO: a run directory with fixed values, as a fleet would have filled it. */
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

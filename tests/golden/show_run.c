@@ -1,7 +1,7 @@
 /* show_run DIR FORMAT: a report of a run, from its store alone; `rounds` is the CSV with a row per round. */
 #include "coordinator/report/report.h"
-#include "coordinator/rounds_csv.h"
-#include "coordinator/store.h"
+#include "coordinator/store/rounds_csv.h"
+#include "coordinator/store/store.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* stats_cli: stats.h on a pipe, for check_stats.py.  A line in: a verb, then numbers.  A line out: numbers. */
-#include "coordinator/capacity.h"
-#include "coordinator/stats.h"
+#include "coordinator/capacity/capacity.h"
+#include "coordinator/stats/stats.h"
 
 #include "base/memory.h"
 

@@ -1,6 +1,6 @@
 /* capacity: curves that are known give back what they were made of; what may not be known says why. */
 #include "base/rng.h"
-#include "coordinator/capacity.h"
+#include "coordinator/capacity/capacity.h"
 
 #include <math.h>
 #include <setjmp.h>

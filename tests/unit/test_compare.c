@@ -1,9 +1,9 @@
 /* compare: matching, the rule and each way around it, error rates over many simulated runs, real stores, and files
  * that may hold anything. */
-#include "coordinator/compare_internal.h"
-#include "coordinator/plan.h"
-#include "coordinator/store.h"
-#include "coordinator/sweep.h"
+#include "coordinator/compare/compare_internal.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/store/store.h"
+#include "coordinator/sweep/sweep.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

@@ -1,7 +1,7 @@
 /* Each rule on both sides of its bound, and whole hosts. */
 #include "base/memory.h"
-#include "coordinator/doctor.h"
-#include "coordinator/environment.h"
+#include "coordinator/host/doctor.h"
+#include "coordinator/host/environment.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

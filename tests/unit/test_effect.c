@@ -1,5 +1,5 @@
 /* effect: intervals that cover as often as they say, from values and from estimates; probabilities that fit them. */
-#include "coordinator/effect.h"
+#include "coordinator/stats/effect.h"
 
 #include "base/rng.h"
 

@@ -1,7 +1,7 @@
 /* Facts from recorded hosts, from damaged ones, and from this one. */
 #include "base/memory.h"
-#include "coordinator/environment.h"
-#include "coordinator/topology.h"
+#include "coordinator/host/environment.h"
+#include "coordinator/host/topology.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

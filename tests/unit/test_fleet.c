@@ -3,9 +3,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "coordinator/plan.h"
-#include "coordinator/schedule.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/schedule/schedule.h"
+#include "coordinator/sweep/sweep.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "coordinator/endpoint.h"
-#include "coordinator/hostlock.h"
-#include "coordinator/launch.h"
+#include "coordinator/fleet/endpoint.h"
+#include "coordinator/fleet/launch.h"
+#include "coordinator/host/hostlock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

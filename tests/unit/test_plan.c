@@ -2,8 +2,8 @@
  *
  * Golden files are renewed by running this program with COREFAN_RENEW_GOLDEN=1; read the difference. */
 #include "base/memory.h"
-#include "coordinator/plan.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/sweep/sweep.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* precision: the rule of rounds: auto, look by look. */
-#include "coordinator/precision.h"
+#include "coordinator/stats/precision.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* A summary of several processes, and of rounds: auto: stores with made-up rounds. */
 #include "base/memory.h"
-#include "coordinator/plan.h"
-#include "coordinator/store.h"
-#include "coordinator/summary.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/store/store.h"
+#include "coordinator/summary/summary.h"
+#include "coordinator/sweep/sweep.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* stats: known answers.  check_stats.py compares the rest with scipy and exact fractions. */
-#include "coordinator/stats.h"
+#include "coordinator/stats/stats.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* store: what goes in comes out, what must not count does not, and trouble is told in one line. */
-#include "coordinator/store.h"
+#include "coordinator/store/store.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

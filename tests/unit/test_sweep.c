@@ -1,7 +1,7 @@
 /* sweep: every mistake with its exact line, settings, defaults, and a canonical form that reads back. */
 #include "base/memory.h"
-#include "coordinator/sweep.h"
-#include "coordinator/sweep_tree.h"
+#include "coordinator/sweep/sweep.h"
+#include "coordinator/sweep/sweep_tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* thresholds: inside, outside, undecided; every metric that a sweep may name; from a sweep to the exit code, by the
  * store alone. */
-#include "coordinator/plan.h"
-#include "coordinator/store.h"
-#include "coordinator/summary.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/store/store.h"
+#include "coordinator/summary/summary.h"
+#include "coordinator/sweep/sweep.h"
 
 #include "base/memory.h"
 

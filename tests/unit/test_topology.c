@@ -1,5 +1,5 @@
 #include "base/memory.h"
-#include "coordinator/topology.h"
+#include "coordinator/host/topology.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
 /* Latencies of many fan-outs, and the summary of windows: stores with made-up histograms. */
 #include "base/memory.h"
-#include "coordinator/hgrm.h"
-#include "coordinator/latency.h"
-#include "coordinator/plan.h"
-#include "coordinator/store.h"
-#include "coordinator/summary.h"
-#include "coordinator/sweep.h"
+#include "coordinator/plan/plan.h"
+#include "coordinator/stats/latency.h"
+#include "coordinator/store/hgrm.h"
+#include "coordinator/store/store.h"
+#include "coordinator/summary/summary.h"
+#include "coordinator/sweep/sweep.h"
 
 #include <math.h>
 #include <setjmp.h>
