@@ -106,7 +106,7 @@ class Pages(unittest.TestCase):
     def test_the_environment(self):
         told = re.findall(r"^\.It Ev (\S+)$", (MAN / "corefan.1").read_text(), re.M)
         read = set()
-        for path in (ROOT / "coordinator").glob("*.c"):
+        for path in (ROOT / "coordinator").rglob("*.c"):
             read.update(re.findall(r'"(COREFAN_[A-Z_]+)"', path.read_text()))
         self.assertEqual(sorted(told), sorted(read))
 
