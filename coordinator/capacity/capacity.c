@@ -53,7 +53,7 @@ static int compare_points(const void *a, const void *b)
 static bool has_windows_of(const struct capacity_loads *loads, int64_t clients)
 {
     for (size_t i = 0; i < loads->count; i++)
-        if (loads->at[i].timed && loads->at[i].clients == clients)
+        if (loads->at[i].timed && !loads->at[i].borrowed && loads->at[i].clients == clients)
             return true;
     return false;
 }
@@ -76,6 +76,40 @@ static bool may_fit(const struct capacity_point *point, bool waits, bool few)
     return few && point->load->timed && point->load->clients <= CAPACITY_FEW;
 }
 
+static struct capacity_point point_of(const struct capacity_load *load, bool waits, bool few)
+{
+    struct capacity_point point = {
+        .clients = (double)load->clients, .load = load, .in_phase = load->together || load->clients == 1};
+    fill_medians(&point, waits, NULL);
+    point.fits = may_fit(&point, waits, few);
+    return point;
+}
+
+static void add_point(struct capacity_points *points, const struct capacity_point *point)
+{
+    points->at[points->count++] = *point;
+    points->fitting += point->fits;
+    points->windows += (int64_t)point->load->count;
+}
+
+/* The fit may go on where its own loads end; without any of its own there is nothing to go on from. */
+static void borrow_points(const struct capacity_loads *loads, struct capacity_points *points)
+{
+    double most = INFINITY;
+    for (size_t i = 0; i < points->count; i++)
+        if (points->at[i].fits && (points->at[i].clients > most || isinf(most)))
+            most = points->at[i].clients;
+    for (size_t i = 0; i < loads->count && loads->waits; i++) {
+        const struct capacity_load *load = &loads->at[i];
+        if (!load->borrowed || !load->timed || load->count == 0 || !((double)load->clients > most))
+            continue;
+        struct capacity_point point = point_of(load, true, false);
+        point.in_phase = false; /* of no curve but the fit's: its latency is another */
+        if (point.fits)
+            add_point(points, &point);
+    }
+}
+
 struct capacity_points capacity_points_of(const struct capacity_loads *loads)
 {
     struct capacity_points points = {.waits = loads->waits};
@@ -83,16 +117,13 @@ struct capacity_points capacity_points_of(const struct capacity_loads *loads)
     bool few = has_few(loads);
     for (size_t i = 0; i < loads->count; i++) {
         const struct capacity_load *load = &loads->at[i];
-        if (load->count == 0 || (loads->waits && !load->timed && has_windows_of(loads, load->clients)))
+        if (load->borrowed || load->count == 0 ||
+            (loads->waits && !load->timed && has_windows_of(loads, load->clients)))
             continue;
-        struct capacity_point *point = &points.at[points.count++];
-        *point = (struct capacity_point){
-            .clients = (double)load->clients, .load = load, .in_phase = load->together || load->clients == 1};
-        fill_medians(point, loads->waits, NULL);
-        point->fits = may_fit(point, loads->waits, few);
-        points.fitting += point->fits;
-        points.windows += (int64_t)load->count;
+        struct capacity_point point = point_of(load, loads->waits, few);
+        add_point(&points, &point);
     }
+    borrow_points(loads, &points);
     qsort(points.at, points.count, sizeof *points.at, compare_points);
     return points;
 }
@@ -297,7 +328,8 @@ static void find_busiest(const struct capacity_points *points, struct capacity_c
 {
     for (size_t i = 0; i < points->count; i++) {
         const struct capacity_point *point = &points->at[i];
-        if (point->load->timed && point->thread_utilization > curve->busiest_utilization) {
+        if (point->load->timed && !point->load->borrowed &&
+            point->thread_utilization > curve->busiest_utilization) {
             curve->busiest_utilization = point->thread_utilization;
             curve->busiest_clients = point->load->clients;
         }
@@ -343,7 +375,7 @@ static bool hardest_is_shared(const struct capacity_points *points)
 {
     const struct capacity_point *hardest = NULL;
     for (size_t i = 0; i < points->count; i++)
-        if (points->at[i].load->timed)
+        if (points->at[i].load->timed && !points->at[i].load->borrowed)
             hardest = &points->at[i];
     return hardest && hardest->utilization >= CAPACITY_SATURATED && !is_saturated(hardest) &&
            hardest->thread_utilization > CAPACITY_FIT_UTILIZATION;

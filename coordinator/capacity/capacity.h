@@ -4,14 +4,20 @@
  * core, measured over windows.  Of a job that waits, the CPU per fan-out falls as clients share wake-ups, and rises again
  * as what they keep alive outgrows the caches (or a collector's young generation):
  *
- *     cpu(K) = work + wakeup x wakeups_per_fanout(K) + growth x max(0, log2(K / growth_from))
+ *     cpu(K) = work + wakeup x wakeups_per_fanout(K) + growth x g(K),  for K > growth_from
+ *     g(K) = log2(K / growth_from)   cache after cache, each larger than the one before, or
+ *     g(K) = 1 - growth_from / K     one cache that holds growth_from of K: the part that misses it
+ *
+ * whichever the loads follow better, and 0 below growth_from.
  *
  * The coefficients are >= 0 and come from least squares of relative errors over in-phase loads (`together`, or one client)
  * at a utilisation of at most CAPACITY_FIT_UTILIZATION: staggered clients leave the first two terms collinear, and saturated
  * ones would put the answer into the question.  The third term is there only where it foretells each next load from the
- * lesser ones clearly better than the first two alone.  A core that is busy does not sleep, so it pays no wake-ups:
+ * lesser ones clearly better than the first two alone.  What K clients keep alive does not depend on how long they wait, and
+ * with longer waits more of them leave the core half idle: loads of the same arm with a longer wait are borrowed for the fit,
+ * where they have more clients than its own.  A core that is busy does not sleep, so it pays no wake-ups:
  *
- *     ceiling = 1 / (work + growth x ...(K*)),  K* = the knee: the clients at which K* / latency of one = ceiling
+ *     ceiling = 1 / (work + growth x g(K*)),  K* = the knee: the clients at which K* / latency of one = ceiling
  *
  * The ceiling that was measured is the highest throughput of a load that kept its core busy (CAPACITY_SATURATED) with the
  * measured thread itself (CAPACITY_OWN_SHARE: what the kernel does on its behalf is not in its CPU time, what others do on
@@ -64,7 +70,8 @@ struct capacity_load {
     bool together; /* started in phase; one client always is */
     bool timed;    /* a window; false: plain rounds, which prove no ceiling */
     const struct capacity_window *windows;
-    size_t count; /* >= 1 */
+    size_t count;  /* >= 1 */
+    bool borrowed; /* of the same arm with a longer wait: for the fit alone */
 };
 
 struct capacity_loads {
@@ -78,6 +85,7 @@ struct capacity_loads {
 struct capacity_model {
     double work_ns, wakeup_ns, growth_ns;
     double growth_from; /* clients; 0: without this term */
+    bool misses;        /* the third term is that of one cache */
     double wakeups_of_one, wakeups_power;
     bool by_burst; /* wake-ups are those of the least load, shared, rather than what was counted */
 };

@@ -33,6 +33,7 @@ void capacity_points_draw(const struct capacity_points *points, struct rng *rng,
 /* What shape a curve has, besides its coefficients. */
 struct capacity_shape {
     double growth_from; /* 0: no third term */
+    bool misses;
     bool by_burst;
 };
 

@@ -8,14 +8,16 @@
 #define GROWTH_LEAST_LOADS 5   /* fewer cannot tell a third term from noise */
 #define GROWTH_MUST_SAVE   0.5 /* of the squared error of what is foretold */
 
-static double growth_of(double clients, double growth_from)
+static double growth_of(double clients, double growth_from, bool misses)
 {
-    return growth_from > 0 && clients > growth_from ? log2(clients / growth_from) : 0;
+    if (!(growth_from > 0 && clients > growth_from))
+        return 0;
+    return misses ? 1 - growth_from / clients : log2(clients / growth_from);
 }
 
 double capacity_busy_ns(const struct capacity_model *model, double clients)
 {
-    return model->work_ns + model->growth_ns * growth_of(clients, model->growth_from);
+    return model->work_ns + model->growth_ns * growth_of(clients, model->growth_from, model->misses);
 }
 
 double capacity_cost_ns(const struct capacity_model *model, double clients)
@@ -33,7 +35,7 @@ static double cost_at(const struct capacity_model *model, const struct capacity_
 
 struct capacity_shape capacity_shape_of(const struct capacity_model *model)
 {
-    return (struct capacity_shape){model->growth_from, model->by_burst};
+    return (struct capacity_shape){model->growth_from, model->misses, model->by_burst};
 }
 
 /* Wake-ups of one client, by the least load that fits. */
@@ -57,7 +59,8 @@ static size_t fill_rows(const struct capacity_point *at, size_t count, struct ca
         if (!at[i].fits)
             continue;
         double wakeups = shape.by_burst ? of_one / at[i].clients : at[i].wakeups;
-        const double columns[CAPACITY_TERMS] = {1, wakeups, growth_of(at[i].clients, shape.growth_from)};
+        const double columns[CAPACITY_TERMS] = {1, wakeups,
+                                                growth_of(at[i].clients, shape.growth_from, shape.misses)};
         for (unsigned term = 0; term < CAPACITY_TERMS; term++)
             if (terms & 1u << term)
                 design[cell++] = columns[term] / at[i].cpu_ns;
@@ -135,6 +138,7 @@ bool capacity_model_fit(const struct capacity_point *at, size_t count, struct ca
                                    .wakeup_ns = best[1],
                                    .growth_ns = best[2],
                                    .growth_from = best[2] > 0 ? shape.growth_from : 0,
+                                   .misses = best[2] > 0 && shape.misses,
                                    .wakeups_of_one = least_wakeups(at, count),
                                    .wakeups_power = -1,
                                    .by_burst = shape.by_burst};
@@ -181,26 +185,31 @@ static double foretelling_error(const struct capacity_point *at, size_t count, s
     return sum;
 }
 
-static double choose_growth(const struct capacity_point *at, size_t count, bool by_burst)
+static struct capacity_shape choose_growth(const struct capacity_point *at, size_t count, bool by_burst)
 {
+    struct capacity_shape chosen = {.by_burst = by_burst};
     size_t fitting = 0;
     for (size_t i = 0; i < count; i++)
         fitting += at[i].fits;
     if (fitting < GROWTH_LEAST_LOADS)
-        return 0;
-    double without = foretelling_error(at, count, (struct capacity_shape){0, by_burst});
-    double least = GROWTH_MUST_SAVE * without, from = 0;
+        return chosen;
+    double least = GROWTH_MUST_SAVE * foretelling_error(at, count, chosen);
     for (size_t i = 0, seen = 0; i < count && seen + 2 < fitting; i++) {
         if (!at[i].fits)
             continue;
         seen++;
-        double error = foretelling_error(at, count, (struct capacity_shape){at[i].clients, by_burst});
-        if (error >= 0 && error < least) {
+        bool upper = 2 * seen >=
+                     fitting; /* misses fall with 1 / K, as shared wake-ups do: low down they are one term */
+        for (int misses = 0; misses <= upper; misses++) {
+            struct capacity_shape shape = {at[i].clients, misses, by_burst};
+            double error = foretelling_error(at, count, shape);
+            if (error < 0 || error >= least)
+                continue;
             least = error;
-            from = at[i].clients;
+            chosen = shape;
         }
     }
-    return from;
+    return chosen;
 }
 
 struct capacity_shape capacity_shape_choose(const struct capacity_point *at, size_t count)
@@ -208,7 +217,7 @@ struct capacity_shape capacity_shape_choose(const struct capacity_point *at, siz
     double errors[2], best[CAPACITY_TERMS];
     struct capacity_shape shapes[2];
     for (int by_burst = 0; by_burst < 2; by_burst++) {
-        shapes[by_burst] = (struct capacity_shape){choose_growth(at, count, by_burst), by_burst};
+        shapes[by_burst] = choose_growth(at, count, by_burst);
         errors[by_burst] = fit_best(at, count, shapes[by_burst], best);
     }
     return shapes[errors[1] >= 0 && errors[1] < errors[0]];

@@ -57,15 +57,27 @@ struct family {
     char *key; /* the id's further parts without those that say how it is driven */
     size_t *cells;
     size_t count;
-    struct capacity_load *loads; /* of closed loops */
+    struct capacity_load *loads; /* of closed loops: its own, then what it borrows */
+    size_t own_loads;
     struct capacity_loads input;
 };
+
+struct families {
+    struct family *at;
+    size_t count;
+    struct map by_name; /* runtime, arm and key -> 1 + index */
+};
+
+static bool is_part(const char *part, size_t length, const char *name)
+{
+    return length >= strlen(name) && memcmp(part, name, strlen(name)) == 0;
+}
 
 static bool says_how_driven(const char *part, size_t length)
 {
     static const char *const names[] = {"clients=", "phase=", "rate=", "arrivals=", "duration=", "cores="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (length >= strlen(names[i]) && memcmp(part, names[i], strlen(names[i])) == 0)
+        if (is_part(part, length, names[i]))
             return true;
     return false;
 }
@@ -97,12 +109,6 @@ static bool belongs(const struct summary_cell *cell)
 {
     return cell->value_count > 0 && !cell->may_fail && !cell->stalls;
 }
-
-struct families {
-    struct family *at;
-    size_t count;
-    struct map by_name; /* runtime, arm and key -> 1 + index */
-};
 
 static void add_to_family(const struct summary *summary, size_t index, struct families *families)
 {
@@ -167,6 +173,48 @@ static void make_loads(const struct summary *summary, struct family *family)
         load->timed = cell->is_window;
         load->windows = windows_of(cell, harness_gap(summary, family, cell), &load->count);
     }
+    family->own_loads = count;
+}
+
+/* Do two keys differ in nothing but the delay? */
+static bool same_but_for_delay(const char *a, const char *b)
+{
+    while (*a && *b) {
+        size_t a_length = strcspn(a, "/"), b_length = strcspn(b, "/");
+        bool delays = is_part(a, a_length, "delay=") && is_part(b, b_length, "delay=");
+        if (!delays && (a_length != b_length || memcmp(a, b, a_length) != 0))
+            return false;
+        a += a_length + (a[a_length] == '/');
+        b += b_length + (b[b_length] == '/');
+    }
+    return !*a && !*b;
+}
+
+static bool may_lend(const struct summary *summary, const struct family *lender,
+                     const struct family *borrower)
+{
+    const struct summary_cell *from = &summary->cells[lender->cells[0]];
+    const struct summary_cell *to = &summary->cells[borrower->cells[0]];
+    return to->job_waits && from->delay_ns > to->delay_ns && from->cores == to->cores &&
+           strcmp(from->runtime, to->runtime) == 0 && strcmp(from->arm, to->arm) == 0 &&
+           same_but_for_delay(lender->key, borrower->key);
+}
+
+/* Own loads, then those of longer waits, whose windows stay their owner's. */
+static void borrow_loads(const struct summary *summary, const struct families *families,
+                         struct family *family)
+{
+    size_t count = family->own_loads;
+    for (size_t i = 0; i < families->count; i++) {
+        const struct family *lender = &families->at[i];
+        if (!may_lend(summary, lender, family))
+            continue;
+        family->loads = memory_resized(family->loads, count + lender->own_loads, sizeof *family->loads);
+        for (size_t j = 0; j < lender->own_loads; j++) {
+            family->loads[count] = lender->loads[j];
+            family->loads[count++].borrowed = true;
+        }
+    }
     bool waits = summary->cells[family->cells[0]].job_waits;
     family->input = (struct capacity_loads){family->loads, count, waits};
 }
@@ -199,13 +247,15 @@ static struct families find_families(const struct summary *summary)
         free(family->cells);
     }
     families.count = kept;
+    for (size_t i = 0; i < kept; i++)
+        borrow_loads(summary, &families, &families.at[i]);
     return families;
 }
 
 static void release_families(struct families *families)
 {
     for (size_t i = 0; i < families->count; i++) {
-        for (size_t j = 0; j < families->at[i].input.count; j++)
+        for (size_t j = 0; j < families->at[i].own_loads; j++)
             free((void *)(uintptr_t)families->at[i].loads[j].windows);
         free(families->at[i].key);
         free(families->at[i].loads);

@@ -52,6 +52,19 @@ def check_sleep(row):
     expect(row["cheaper_below"] is True, f"{where}: who is cheaper below")
 
 
+def check_borrowed(row):
+    """20 x 10 ms has no load beyond 15 clients of its own; the knee is beyond 16, where 100 ms tells what a client more costs."""
+    if row["arm"] != "gather" or row["delay_ns"] != 10_000_000:
+        return
+    knee, cost = 30.0, 0.0
+    for _ in range(60):
+        cost = 310e3 + 25e3 * math.log2(knee / 16)
+        knee = 10.2e6 / cost
+    near(row["predicted_per_s_core"], 1e9 / cost, 0.02, "20 children: predicted")
+    near(row["clients_at_knee"], knee, 0.03, "20 children: knee")
+    expect(row["measured_per_s_core_null_reason"] == "never_saturated" and row["clients_busiest"] == 15, "20 children: what is its own")
+
+
 def check_crossover(row):
     """Where 200 + 6000 / K meets 310 + 200 / K + 25 log2(K / 16)."""
     if row["arm"] != "gather":
@@ -74,6 +87,11 @@ def ask_size(corefan, run, rate, p99, *more, code=0):
     return done.stdout
 
 
+def title(cell):
+    delay = f"{cell['delay_ns'] // 10**6}ms " if cell["delay_ns"] else ""
+    return f"{cell['fanout']} x {delay}{cell['job']}"
+
+
 def check_size(corefan, run, cells, update):
     """Cores from the cells of the run: the hardest load in time, and between it and the next the logarithm of p99."""
     check_golden.SUFFIX["size"] = "size.txt"
@@ -84,11 +102,12 @@ def check_size(corefan, run, cells, update):
         for row in answer["rows"]:
             where = f"size {row['job']} {row['arm']} {p99_ms}ms"
             loads = sorted((cell["throughput_per_s_core"], cell["wall_ns"]["p99"]) for cell in cells
-                           if row["job"].endswith(cell["job"]) and cell["arm"] == row["arm"] and cell["cores"] == 1
+                           if row["job"] == title(cell) and cell["arm"] == row["arm"] and cell["cores"] == 1
                            and cell["wall_ns"]["p99"] is not None)
             reached = [load for load in loads if load[1] <= p99_ms * 1e6]
             if not reached:
-                expect(row["cores"] is None and row["cores_null_reason"] == "p99_out_of_reach", f"{where}: {row['cores']}")
+                why = "p99_out_of_reach" if loads else "no_p99"
+                expect(row["cores"] is None and row["cores_null_reason"] == why, f"{where}: {row['cores']}")
                 continue
             rate, p99 = reached[-1]
             late = [load for load in loads if load > reached[-1] and load[1] > p99]
@@ -142,14 +161,17 @@ def main():
         check_without_windows(make_run, corefan, scratch)
     check_golden.check_nulls(summary["capacity"], "capacity")
     check_golden.check_text(texts["text"])
-    expect([(row["job"], row["arm"]) for row in summary["capacity"]] ==
-           [(job, arm) for job in ("sleep", "noop") for arm in RULE], "capacity: rows")
+    expect([(row["job"], row["fanout"], row["delay_ns"], row["arm"]) for row in summary["capacity"]] ==
+           [(*job, arm) for job in (("sleep", 40, 10**7), ("noop", 2, 0), ("sleep", 20, 10**7), ("sleep", 20, 10**8))
+            for arm in RULE], "capacity: rows")
     check_scaling(summary)
     for row in summary["capacity"]:
         check_row(row, f"{row['job']} {row['arm']}")
-        if row["job"] == "sleep":
+        if row["fanout"] == 40:
             check_sleep(row)
             check_crossover(row)
+        elif row["fanout"] == 20:
+            check_borrowed(row)
         else:
             expect(row["wakeup_ns_null_reason"] == "does_not_wait", "noop: wake-ups")
             near(row["error_x"], 1, 0.03, f"noop {row['arm']}: error")

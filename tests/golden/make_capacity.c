@@ -1,7 +1,8 @@
 /* make_capacity DIR: a run of windows made of a known rule: what a core carries, and where its arms cross over.
  *
- * 40 x 10 ms on asyncio, driven by 1 to 1,024 clients on one core, 32 also on two; 2 x noop by 1 and 16.  CPU per fan-out in
- * us of K clients: sequential 200 + 150 x 40 / K; gather 310 + 200 / K + 25 x log2(K / 16) from 16 on; taskgroup 12 % more.
+ * 40 x 10 ms on asyncio, driven by 1 to 1,024 clients on one core, 32 also on two; 2 x noop by 1 and 16; 20 x 10 ms by 1 to 16,
+ * and as much for 100 ms by 32 to 128.  CPU per fan-out in us of K clients: sequential 200 + 150 x 40 / K; gather
+ * 310 + 200 / K + 25 x log2(K / 16) from 16 on; taskgroup 12 % more.
  * check_capacity.py knows the same rule. */
 #include "coordinator/store/store.h"
 
@@ -37,12 +38,16 @@ static const struct arm no_waiters[ARMS] = {
 struct group {
     int64_t clients, cores;
     bool waits;
+    int64_t fanout, delay_ms;
 };
 
 static const struct group groups[] = {
-    {1, 1, true},   {2, 1, true},   {4, 1, true},    {8, 1, true},   {16, 1, true},  {32, 1, true},
-    {32, 2, true},  {32, 4, true},  {32, 8, true},   {32, 16, true}, {32, 32, true}, {64, 1, true},
-    {128, 1, true}, {256, 1, true}, {1024, 1, true}, {1, 1, false},  {16, 1, false},
+    {1, 1, true, 40, 10},   {2, 1, true, 40, 10},   {4, 1, true, 40, 10},    {8, 1, true, 40, 10},
+    {16, 1, true, 40, 10},  {32, 1, true, 40, 10},  {32, 2, true, 40, 10},   {32, 4, true, 40, 10},
+    {32, 8, true, 40, 10},  {32, 16, true, 40, 10}, {32, 32, true, 40, 10},  {64, 1, true, 40, 10},
+    {128, 1, true, 40, 10}, {256, 1, true, 40, 10}, {1024, 1, true, 40, 10}, {1, 1, false, 2, 0},
+    {16, 1, false, 2, 0},   {1, 1, true, 20, 10},   {4, 1, true, 20, 10},    {8, 1, true, 20, 10},
+    {15, 1, true, 20, 10},  {32, 1, true, 20, 100}, {64, 1, true, 20, 100},  {128, 1, true, 20, 100},
 };
 #define GROUPS ((int64_t)(sizeof groups / sizeof *groups))
 
@@ -66,13 +71,15 @@ static struct plan_cell plan_cell(const struct group *group, int64_t number, int
                              .processes = 1};
     const char *name = arm_of(group, arm)->name;
     long long clients = group->clients, cores = group->cores;
-    cell.id = memory_format("asyncio/%s/%s/cores=%lld/clients=%lld/duration=2s", name,
-                            group->waits ? "sleep/n=40/delay=10ms" : "noop/n=2", cores, clients);
+    scoped_free char *job =
+        group->waits ? memory_format("sleep/n=%d/delay=%dms", (int)group->fanout, (int)group->delay_ms)
+                     : memory_text("noop/n=2");
+    cell.id = memory_format("asyncio/%s/%s/cores=%lld/clients=%lld/duration=2s", name, job, cores, clients);
     cell.spec = (struct wire_cell){.cell = number,
                                    .arm = memory_text(name),
                                    .job = memory_text(group->waits ? "sleep" : "noop"),
-                                   .fanout = group->waits ? 40 : 2,
-                                   .delay_ns = group->waits ? (int64_t)(10 * MS) : 0,
+                                   .fanout = group->fanout,
+                                   .delay_ns = group->delay_ms * (int64_t)MS,
                                    .wait = memory_text("timerfd"),
                                    .clients = group->clients,
                                    .phase = memory_text("together"),
@@ -87,15 +94,16 @@ static void make_plan(struct plan *plan)
     for (int64_t i = 0; i < GROUPS; i++) {
         const struct group *group = &groups[i];
         long long clients = group->clients, cores = group->cores;
-        plan->groups[i] =
-            (struct plan_group){.number = i,
-                                .title = memory_format("%s, %lld core%s, clients %lld",
-                                                       group->waits ? "40 x 10ms sleep" : "2 x noop", cores,
-                                                       cores > 1 ? "s" : "", clients),
-                                .cores = group->cores,
-                                .blocks = BLOCKS,
-                                .processes = 1,
-                                .seed = (uint64_t)i};
+        scoped_free char *job =
+            group->waits ? memory_format("%d x %dms sleep", (int)group->fanout, (int)group->delay_ms)
+                         : memory_text("2 x noop");
+        plan->groups[i] = (struct plan_group){.number = i,
+                                              .title = memory_format("%s, %lld core%s, clients %lld", job,
+                                                                     cores, cores > 1 ? "s" : "", clients),
+                                              .cores = group->cores,
+                                              .blocks = BLOCKS,
+                                              .processes = 1,
+                                              .seed = (uint64_t)i};
         for (int64_t arm = 0; arm < ARMS; arm++, plan->cell_count++)
             plan->cells[plan->cell_count] = plan_cell(group, plan->cell_count, i, arm);
     }
@@ -149,8 +157,8 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
     double clients = (double)group->clients, wakeups = arm->wakeups / clients;
     double busy_ns = arm->work_ns + (clients > 16 ? arm->growth_ns * log2(clients / 16) : 0);
     double cpu_ns = (busy_ns + arm->wakeup_ns * wakeups) * (1 + 0.02 * (rng_unit(&rng) - 0.5));
-    double latency_ns =
-        fmax(arm->latency_ns, clients * cpu_ns) * (1 + CONTENTION * (double)(group->cores - 1));
+    double waits_ns = arm->latency_ns * (group->waits ? (double)group->delay_ms / 10 : 1);
+    double latency_ns = fmax(waits_ns, clients * cpu_ns) * (1 + CONTENTION * (double)(group->cores - 1));
     double fanouts = floor(WINDOW_NS * clients / latency_ns);
     struct wire_round *round = &ret->round;
     wire_round_init(round);
@@ -162,7 +170,7 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
     round->cpu_ns = (int64_t)fmin(fanouts * cpu_ns, WINDOW_NS);
     round->fanouts = (int64_t)fanouts;
     round->wakeups = (int64_t)(fanouts * wakeups);
-    round->max_in_flight = arm_index == 0 ? 1 : group->waits ? 40 : 2;
+    round->max_in_flight = arm_index == 0 ? 1 : group->fanout;
     round->early = group->waits ? 0 : WIRE_NULL;
     round->runq_ns = 1500;
     round->switches_voluntary = round->wakeups;

@@ -51,7 +51,11 @@ static double noise(struct rng *rng)
 static void add_load(struct made *made, int64_t clients, size_t windows)
 {
     struct capacity_load *load = &made->at[made->loads.count];
-    *load = (struct capacity_load){clients, true, true, made->windows[made->loads.count], windows};
+    *load = (struct capacity_load){.clients = clients,
+                                   .together = true,
+                                   .timed = true,
+                                   .windows = made->windows[made->loads.count],
+                                   .count = windows};
     made->loads.count++;
 }
 
@@ -64,11 +68,13 @@ struct rule {
     double work_ns, wakeup_ns, growth_ns, growth_from, delay_ns;
     double wakeups; /* of one client's fan-out; shared by all */
     double noise;   /* relative, of CPU */
+    bool misses;    /* growth is that of one cache */
 };
 
 static double busy_of(const struct rule *rule, double clients)
 {
-    double over = rule->growth_ns > 0 && clients > rule->growth_from ? log2(clients / rule->growth_from) : 0;
+    double times = clients / rule->growth_from;
+    double over = !(rule->growth_ns > 0 && times > 1) ? 0 : rule->misses ? 1 - 1 / times : log2(times);
     return rule->work_ns + rule->growth_ns * over;
 }
 
@@ -159,6 +165,59 @@ static void test_the_working_set_moves_ceiling_and_knee(void **state)
     assert_close(knee * busy_of(&rule, knee), 10.11 * MS, 1e-6);
     assert_close(curve.predicted_per_s_core.value, 1e9 / busy_of(&rule, knee), 1e-6);
     assert_close(curve.work_ns.value + curve.working_set_ns.value, busy_of(&rule, knee), 1e-6);
+}
+
+/* 40 children each, of whom one cache holds those of 512 clients. */
+static const struct rule one_cache = {.work_ns = 1.2 * US,
+                                      .wakeup_ns = 15 * US,
+                                      .growth_ns = 3.2 * US,
+                                      .growth_from = 512,
+                                      .misses = true,
+                                      .delay_ns = 100 * MS,
+                                      .wakeups = 1};
+
+static void test_one_cache_that_is_outgrown(void **state)
+{
+    (void)state;
+    struct made made;
+    struct capacity_curve curve;
+    make(&one_cache, 65536, 1, 1, &made);
+    capacity_fit(&made.loads, 1, &curve);
+    assert_true(curve.model.misses);
+    assert_close(curve.model.growth_from, 512, 1e-12);
+    assert_close(curve.model.growth_ns, one_cache.growth_ns, 1e-6);
+    double knee = curve.clients_at_knee.value;
+    assert_close(curve.predicted_per_s_core.value, 1e9 / busy_of(&one_cache, knee), 1e-6);
+    assert_close(curve.error_x.value, 1, 0.05);
+}
+
+/* With 10 ms the core is half busy before the cache is outgrown; with 100 ms it is not. */
+static void test_longer_waits_lend_their_loads(void **state)
+{
+    (void)state;
+    struct rule rule = one_cache;
+    rule.delay_ns = 10 * MS;
+    struct made own, longer;
+    struct capacity_curve alone, curve;
+    make(&rule, 8192, 1, 1, &own);
+    capacity_fit(&own.loads, 1, &alone);
+    assert_true(alone.error_x.value < 0.6);
+    make(&one_cache, 8192, 1, 1, &longer);
+    for (size_t i = longer.loads.count - 6; i < longer.loads.count; i++) {
+        longer.at[i].borrowed = true;
+        own.at[own.loads.count++] = longer.at[i];
+    }
+    capacity_fit(&own.loads, 1, &curve);
+    assert_close(curve.predicted_per_s_core.value, 1e9 / busy_of(&rule, curve.clients_at_knee.value), 0.02);
+    assert_close(curve.error_x.value, 1, 0.1);
+    assert_close(curve.measured_per_s_core.value, alone.measured_per_s_core.value, 1e-12);
+    assert_int_equal(curve.busiest_clients, alone.busiest_clients);
+    assert_close(curve.clients_in_time.value, alone.clients_in_time.value, 1e-12);
+
+    for (size_t i = 0; i < own.loads.count; i++)
+        own.at[i].borrowed = true;
+    capacity_fit(&own.loads, 1, &curve);
+    assert_why(&curve.predicted_per_s_core, "no_loads"); /* nothing of its own */
 }
 
 static void test_noise_alone_makes_no_third_term(void **state)
@@ -594,7 +653,7 @@ static void test_cores_for_a_rate(void **state)
                                          .utilization = throughput[i] / 2400,
                                          .throughput_per_s = throughput[i] * (0.99 + 0.01 * (double)j),
                                          .latency_p99_ns = p99_ms[i] * MS};
-        offers[i] = (struct capacity_offer){{1LL << i, true, true, windows[i], 3}, p99_ms[i] * MS};
+        offers[i] = (struct capacity_offer){{1LL << i, true, true, windows[i], 3, false}, p99_ms[i] * MS};
     }
     capacity_size_for(offers, 5, &(struct capacity_demand){10000, 20 * MS}, 1, &size);
     assert_close(size.per_s_core.value, 1200, 1e-9);
@@ -674,6 +733,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_known_curve_comes_back),
         cmocka_unit_test(test_the_working_set_moves_ceiling_and_knee),
+        cmocka_unit_test(test_one_cache_that_is_outgrown),
+        cmocka_unit_test(test_longer_waits_lend_their_loads),
         cmocka_unit_test(test_noise_alone_makes_no_third_term),
         cmocka_unit_test(test_the_prototype_of_the_lab),
         cmocka_unit_test(test_saturated_and_staggered_loads_never_enter_the_fit),
