@@ -198,10 +198,10 @@ static struct capacity_shape choose_growth(const struct capacity_point *at, size
         if (!at[i].fits)
             continue;
         seen++;
-        bool upper = 2 * seen >=
-                     fitting; /* misses fall with 1 / K, as shared wake-ups do: low down they are one term */
-        for (int misses = 0; misses <= upper; misses++) {
-            struct capacity_shape shape = {at[i].clients, misses, by_burst};
+        /* misses fall with 1 / K, as shared wake-ups do: low down the two cannot be told apart */
+        int forms = 2 * seen >= fitting ? 2 : 1;
+        for (int form = 0; form < forms; form++) {
+            struct capacity_shape shape = {at[i].clients, form == 1, by_burst};
             double error = foretelling_error(at, count, shape);
             if (error < 0 || error >= least)
                 continue;

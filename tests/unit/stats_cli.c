@@ -109,7 +109,7 @@ static void read_loads(const double *numbers, size_t count, bool waits, struct l
                                                    .utilization = numbers[3],
                                                    .throughput_per_s = numbers[4],
                                                    .latency_p50_ns = numbers[5]};
-        ret->at[i] = (struct capacity_load){(int64_t)numbers[0], true, true, &ret->windows[i], 1};
+        ret->at[i] = (struct capacity_load){(int64_t)numbers[0], true, true, &ret->windows[i], 1, false};
     }
     ret->all = (struct capacity_loads){ret->at, count, waits};
 }
