@@ -30,6 +30,7 @@ enum option_key {
     OPTION_FORMAT,
     OPTION_EVENTS,
     OPTION_CO_RUN,
+    OPTION_OVERSUBSCRIBE,
     OPTION_ROUNDS,
     OPTION_CELL,
     OPTION_THRESHOLD,
@@ -307,6 +308,9 @@ static int take_place_option(struct options_run *options, int key, char *text, s
     case OPTION_HOUSEKEEPING:
         options->housekeeping = text;
         return 0;
+    case OPTION_OVERSUBSCRIBE:
+        options->oversubscribe = true;
+        return 0;
     case OPTION_EXPECT:
         return read_count("expect", text, MAX_WORKERS, &options->expect, err);
     case OPTION_SET:
@@ -388,15 +392,16 @@ static error_t parse_plan(int key, char *text, struct argp_state *state)
     return status > 0 ? ARGP_ERR_UNKNOWN : settle(parsing, status);
 }
 
-#define PLACE_OPTIONS                                                                                        \
-    {"workers", OPTION_WORKERS, "N", 0, "local workers per runtime, or auto: one per core; 0: none", 0},     \
-        {"cpus", OPTION_CPUS, "LIST", 0, "measure on these CPUs: 0,2-5", 0},                                 \
-        {"housekeeping", OPTION_HOUSEKEEPING, "LIST", 0, "CPUs for all other threads, auto or none", 0},     \
-        {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 0},               \
-        {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                        \
-        {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); what does not fit is left out", 0},    \
-    {                                                                                                        \
-        "seed", OPTION_SEED, "N", 0, "seed of orders and draws", 0                                           \
+#define PLACE_OPTIONS                                                                                          \
+    {"workers", OPTION_WORKERS, "N", 0, "local workers per runtime, or auto: one per core; 0: none", 0},       \
+        {"cpus", OPTION_CPUS, "LIST", 0, "measure on these CPUs: 0,2-5", 0},                                   \
+        {"housekeeping", OPTION_HOUSEKEEPING, "LIST", 0, "CPUs for all other threads, auto or none", 0},       \
+        {"oversubscribe", OPTION_OVERSUBSCRIBE, NULL, 0, "more workers than CPUs may share them; flagged", 0}, \
+        {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 0},                 \
+        {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                          \
+        {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); what does not fit is left out", 0},      \
+    {                                                                                                          \
+        "seed", OPTION_SEED, "N", 0, "seed of orders and draws", 0                                             \
     }
 
 static const struct argp_option run_options[] = {

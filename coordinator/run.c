@@ -72,12 +72,24 @@ static int read_sweep(const struct options_run *options, const char *begun, stru
     return status;
 }
 
-static int choose_cpus(const struct options_run *options, struct topology **ret, struct error *err)
+static int check_placement(const struct sweep *sweep, struct error *err)
 {
-    struct topology_request request = {
-        .workers = options->workers, .cpus = options->cpus, .housekeeping = options->housekeeping};
-    if (options->workers == 0)
+    if (!sweep->placement)
         return 0;
+    return error_set(err, ERROR_USAGE,
+                     "'placement' chooses CPUs of local workers, and --workers 0 starts none");
+}
+
+static int choose_cpus(const struct options_run *options, const struct sweep *sweep, struct topology **ret,
+                       struct error *err)
+{
+    struct topology_request request = {.workers = options->workers,
+                                       .cpus = options->cpus,
+                                       .housekeeping = options->housekeeping,
+                                       .placement = sweep->placement,
+                                       .oversubscribe = options->oversubscribe};
+    if (options->workers == 0)
+        return check_placement(sweep, err);
     return topology_choose(&request, ret, err);
 }
 
@@ -162,7 +174,7 @@ static int prepare(struct run *run, struct error *err)
         (options->resume && resume_open(options->resume, &run->resume, err) < 0))
         return -1;
     if (read_sweep(options, run->resume.sweep, &run->sweep, err) < 0 ||
-        choose_cpus(options, &run->topology, err) < 0)
+        choose_cpus(options, run->sweep, &run->topology, err) < 0)
         return -1;
     if (read_keys(options, &run->door, err) < 0 ||
         (options->listen && endpoint_check(options->listen, options->key != NULL, &run->listen, err) < 0))
@@ -176,10 +188,14 @@ static int lock_cpus(struct run *run, struct error *err)
 {
     if (!run->topology)
         return 0;
-    size_t count = run->topology->measured_count;
-    scoped_free int64_t *cpus = memory_zeroed(count, sizeof *cpus);
-    for (size_t i = 0; i < count; i++)
-        cpus[i] = run->topology->measured[i].cpu;
+    size_t count = 0, workers = run->topology->measured_count;
+    scoped_free int64_t *cpus = memory_zeroed(workers, sizeof *cpus);
+    for (size_t i = 0; i < workers && (i == 0 || run->topology->measured[i].cpu != cpus[0]); i++)
+        cpus[count++] = run->topology->measured[i].cpu; /* from then on they are shared, in turn */
+    if (count < workers)
+        log_line(LOG_WARNING,
+                 "%zu workers share %zu CPU%s (--oversubscribe): they measure each other as well", workers,
+                 count, count == 1 ? "" : "s");
     if (hostlock_take(NULL, cpus, count, run->options->co_run, &run->lock, err) < 0)
         return -1;
     return environment_capture(cpus, count, run->topology->housekeeping, run->topology->housekeeping_count,

@@ -405,6 +405,8 @@ static enum measure_end run_block(struct measure *measure, struct turn *turn, st
     return end;
 }
 
+#define START_SPIN_NS (300 * NS_PER_US)
+
 static int wait_for_start(const struct measure *measure, const struct wire_go *go, struct error *err)
 {
     if (go->start_at_ns == WIRE_NULL)
@@ -413,8 +415,10 @@ static int wait_for_start(const struct measure *measure, const struct wire_go *g
     if (ahead_ns > measure->assign->lease_ns)
         return error_set(err, ERROR_USAGE, "the start lies %lld ms ahead, beyond the lease",
                          (long long)(ahead_ns / NS_PER_MS));
-    if (noise_sleep_until(go->start_at_ns) < 0)
+    if (noise_sleep_until(go->start_at_ns - START_SPIN_NS) < 0)
         return error_set(err, ERROR_INTERNAL, "cannot wait for the start: %s", strerror(errno));
+    while (clock_monotonic_ns() < go->start_at_ns)
+        ; /* nothing is timed yet, and wake-ups of several cores are further apart than their clocks */
     return 0;
 }
 

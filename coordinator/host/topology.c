@@ -301,6 +301,9 @@ static int parse_usable(const struct host *host, const char *option, const char 
 
 struct choice {
     const struct topology_request *request;
+    const char *cpus,
+        *cpus_option; /* the list that names what may be measured, and who gave it; NULL: none */
+    bool spread;
     struct host host;
     struct list named;    /* --cpus */
     struct list reserved; /* --housekeeping LIST, or what auto keeps back */
@@ -330,7 +333,7 @@ static int choose_reserved(struct choice *choice, struct error *err)
     if (strcmp(wanted, "none") == 0)
         return 0;
     if (strcmp(wanted, "auto") == 0) {
-        if (!choice->request->cpus && physical_cores(&choice->host) >= 4)
+        if (!choice->cpus && physical_cores(&choice->host) >= 4)
             reserve_core(choice);
         return 0;
     }
@@ -339,9 +342,57 @@ static int choose_reserved(struct choice *choice, struct error *err)
         return -1;
     for (size_t i = 0; i < choice->named.count; i++)
         if (list_has(&choice->reserved, choice->named.at[i]))
-            return error_set(err, ERROR_USAGE, "cpu %lld is in both --cpus and --housekeeping",
-                             (long long)choice->named.at[i]);
+            return error_set(err, ERROR_USAGE, "cpu %lld is in both %s and --housekeeping",
+                             (long long)choice->named.at[i], choice->cpus_option);
     return 0;
+}
+
+/* How much of what a CPU belongs to is taken by the first ones of the list. */
+struct crowding {
+    int64_t thread, package, numa, l3;
+};
+
+static struct crowding crowding_of(const struct host *host, const struct list *taken,
+                                   const struct topology_cpu *cpu)
+{
+    struct crowding crowding = {.thread = cpu->thread};
+    for (size_t i = 0; i < taken->count; i++) {
+        const struct topology_cpu *other = host_cpu(host, taken->at[i]);
+        if (other->thread != cpu->thread)
+            continue;
+        crowding.package += other->package == cpu->package;
+        crowding.numa += other->numa == cpu->numa;
+        crowding.l3 += other->l3 == cpu->l3;
+    }
+    return crowding;
+}
+
+static bool is_less_crowded(struct crowding a, struct crowding b)
+{
+    if (a.thread != b.thread)
+        return a.thread < b.thread;
+    if (a.package != b.package)
+        return a.package < b.package;
+    return a.numa != b.numa ? a.numa < b.numa : a.l3 < b.l3;
+}
+
+/* Each next one is the first of those that are least crowded. */
+static void spread(const struct host *host, struct list *list)
+{
+    for (struct list taken = {list->at, 0}; taken.count < list->count; taken.count++) {
+        size_t best = taken.count;
+        struct crowding least = crowding_of(host, &taken, host_cpu(host, list->at[best]));
+        for (size_t i = best + 1; i < list->count; i++) {
+            struct crowding crowding = crowding_of(host, &taken, host_cpu(host, list->at[i]));
+            if (!is_less_crowded(crowding, least))
+                continue;
+            least = crowding;
+            best = i;
+        }
+        int64_t cpu = list->at[best];
+        memmove(&list->at[taken.count + 1], &list->at[taken.count], (best - taken.count) * sizeof *list->at);
+        list->at[taken.count] = cpu;
+    }
 }
 
 /* CPUs that may be measured, in order.  A core that is kept back is kept back whole. */
@@ -350,9 +401,11 @@ static struct list candidates(const struct choice *choice)
     struct list list = {0};
     for (size_t i = 0; i < choice->named.count; i++)
         list_add(&list, choice->named.at[i]);
-    for (size_t i = 0; !choice->request->cpus && i < choice->host.cpu_count; i++)
+    for (size_t i = 0; !choice->cpus && i < choice->host.cpu_count; i++)
         if (!core_is_reserved(choice, choice->host.cpus[i].core))
             list_add(&list, choice->host.cpus[i].cpu);
+    if (choice->spread)
+        spread(&choice->host, &list);
     return list;
 }
 
@@ -364,22 +417,30 @@ static int64_t first_threads(const struct choice *choice, const struct list *lis
     return count;
 }
 
+static int refuse_workers(const struct choice *choice, int64_t wanted, size_t usable, struct error *err)
+{
+    const char *kept = choice->reserved.count ? " (the rest is kept for housekeeping)" : "";
+    return error_set(err, ERROR_USAGE, "%lld worker%s a CPU each, and %zu of %zu can be measured%s%s",
+                     (long long)wanted, wanted == 1 ? " wants" : "s want", usable, choice->host.cpu_count,
+                     kept, usable > 0 ? ": fewer --workers, or --oversubscribe" : "");
+}
+
 static int choose_measured(const struct choice *choice, struct topology *topology, struct error *err)
 {
     struct list list = candidates(choice);
     int64_t wanted = choice->request->workers;
     if (wanted == TOPOLOGY_AUTO)
-        wanted = choice->request->cpus ? (int64_t)list.count : first_threads(choice, &list);
-    if ((wanted == 0 && choice->request->workers != 0) || wanted > (int64_t)list.count) {
+        wanted = choice->cpus ? (int64_t)list.count : first_threads(choice, &list);
+    bool fits = wanted <= (int64_t)list.count || (choice->request->oversubscribe && list.count > 0);
+    if ((wanted == 0 && choice->request->workers != 0) || !fits) {
         size_t usable = list.count;
         free(list.at);
-        return error_set(err, ERROR_USAGE, "%lld workers want a CPU each, and %zu of %zu can be measured%s",
-                         (long long)(wanted ? wanted : 1), usable, choice->host.cpu_count,
-                         choice->reserved.count ? " (the rest is kept for housekeeping)" : "");
+        return refuse_workers(choice, wanted ? wanted : 1, usable, err);
     }
     topology->measured = memory_zeroed((size_t)wanted, sizeof *topology->measured);
     for (int64_t i = 0; i < wanted; i++)
-        topology->measured[topology->measured_count++] = *host_cpu(&choice->host, list.at[i]);
+        topology->measured[topology->measured_count++] =
+            *host_cpu(&choice->host, list.at[(size_t)i % list.count]);
     free(list.at);
     return 0;
 }
@@ -468,7 +529,8 @@ static int choose(struct choice *choice, struct topology *topology, struct error
     const struct topology_request *request = choice->request;
     if (host_open(request, &choice->host, err) < 0)
         return -1;
-    if (request->cpus && parse_usable(&choice->host, "--cpus", request->cpus, &choice->named, err) < 0)
+    if (choice->cpus &&
+        parse_usable(&choice->host, choice->cpus_option, choice->cpus, &choice->named, err) < 0)
         return -1;
     if (choose_reserved(choice, err) < 0 || choose_measured(choice, topology, err) < 0)
         return -1;
@@ -479,7 +541,15 @@ static int choose(struct choice *choice, struct topology *topology, struct error
 
 int topology_choose(const struct topology_request *request, struct topology **ret, struct error *err)
 {
-    struct choice choice = {.request = request};
+    struct choice choice = {.request = request, .cpus = request->cpus, .cpus_option = "--cpus"};
+    choice.spread = request->placement && strcmp(request->placement, "spread") == 0;
+    if (request->placement && !choice.spread) {
+        if (request->cpus)
+            return error_set(err, ERROR_USAGE,
+                             "'placement' names CPUs, and so does --cpus: leave one of them out");
+        choice.cpus = request->placement;
+        choice.cpus_option = "placement";
+    }
     struct topology *topology = memory_zeroed(1, sizeof *topology);
     int status = choose(&choice, topology, err);
     host_release(&choice.host);

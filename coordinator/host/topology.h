@@ -9,6 +9,9 @@
  * CPU number, where most interrupts go.  CPUs that share a core with a measured one are taken for housekeeping
  * only when there is nothing else.
  *
+ * With placement `spread` each next CPU comes from the package, then the NUMA node, then the cache group of which the
+ * fewest were taken so far; first threads of cores still come before second ones.
+ *
  * CPU numbers are the kernel's.  Recorded topologies (hwloc XML, or a synthetic description) stand in for the host
  * where tests say so.  Ownership: topology_free.  Threads: any; the struct is read-only once made. */
 #ifndef COREFAN_COORDINATOR_TOPOLOGY_H
@@ -26,6 +29,8 @@
 struct topology_request {
     int64_t workers;          /* measured CPUs wanted; TOPOLOGY_AUTO: one per physical core that is left */
     const char *cpus;         /* --cpus LIST: exactly these may be measured, in this order; or NULL */
+    const char *placement;    /* NULL: compact, neighbours first; "spread"; or a list, as cpus */
+    bool oversubscribe;       /* more workers than CPUs: they share them, in turn */
     const char *housekeeping; /* "auto" (or NULL), "none", or a list */
     const char *recorded_xml; /* path of an hwloc XML file instead of this host */
     const char *synthetic;    /* hwloc synthetic description instead of this host */

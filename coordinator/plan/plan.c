@@ -30,6 +30,7 @@ struct pick { /* an arm on a runtime */
 
 struct draft {
     const struct sweep_entry *entry;
+    const char *placement;                             /* of the sweep; NULL: the usual one */
     const struct sweep_value *chosen[SWEEP_CELL_KEYS]; /* NULL: no value; not of clients and cores */
     int64_t cores, clients;
     bool in_ladder, asked_for; /* a rung; some entry names its clients */
@@ -212,7 +213,11 @@ static char *make_key(const struct draft *draft)
 {
     scoped_free char *job = job_key(draft);
     char *head = memory_format("%s/cores=%lld", job, (long long)draft->cores);
-    return with_further_keys(draft, head, "/", "=", 0);
+    char *key = with_further_keys(draft, head, "/", "=", 0);
+    if (!draft->placement)
+        return key;
+    scoped_free char *shorter = key;
+    return memory_format("%s/placement=%s", shorter, draft->placement);
 }
 
 /* What the rungs of one ladder have in common. */
@@ -460,7 +465,8 @@ static int draft_entry(struct maker *maker, const struct sweep_entry *entry)
     size_t count =
         combinations(entry) * client_count * core_count; /* at most 100,000 times ladders: sweep_check */
     for (size_t i = 0; i < count; i++) {
-        struct draft wanted = {.entry = entry, .cores = cores[i % core_count]};
+        struct draft wanted = {
+            .entry = entry, .placement = maker->sweep->placement, .cores = cores[i % core_count]};
         choose(&wanted, i / core_count, clients, client_count);
         struct draft *draft = find_draft(maker, &wanted);
         if (check_same_effort(maker, draft, entry) != 0 || add_picks(maker, draft, entry) != 0)

@@ -197,6 +197,7 @@ static const struct field scaling_fields[] = {
     {"start_skew_p99_ns", FIGURE, offsetof(struct summary_scaling, start_skew_p99_ns), NS},
     {"start_skew_max_ns", FIGURE, offsetof(struct summary_scaling, start_skew_max_ns), NS},
     {"core_spread_x", FIGURE, offsetof(struct summary_scaling, core_spread_x), RATIO},
+    {"frequency_khz", FIGURE, offsetof(struct summary_scaling, frequency_khz), COUNT},
 };
 
 /* ---- objects ---- */

@@ -693,26 +693,43 @@ static void print_left_out(FILE *out, const struct summary *summary, size_t inde
 
 /* ---- several cores ---- */
 
+/* "40 x 10ms sleep, 2 cores, clients 4" in a table that has a column for the 2. */
+static void add_without_cores(struct line *line, const char *title, int64_t count)
+{
+    char cores[48];
+    (void)snprintf(cores, sizeof cores, ", %lld cores", (long long)count);
+    const char *at = strstr(title, cores);
+    if (at)
+        line_add(line, "%.*s%s", (int)(at - title), title, at + strlen(cores));
+    else
+        line_add(line, "%s", title);
+}
+
 static void print_scaling(FILE *out, const struct summary *summary)
 {
     char efficiency[FIGURE_BYTES], skew[FIGURE_BYTES], overlap[FIGURE_BYTES], rate[FIGURE_BYTES];
+    bool siblings = false;
     if (summary->scaling_count == 0)
         return;
-    (void)fprintf(out, "\nSeveral cores against one\n%-48s%6s%16s%12s%10s%8s\n", "", "cores", "per s",
+    (void)fprintf(out, "\nSeveral cores against one\n%-46s%6s%16s%12s%10s%8s\n", "", "cores", "per s",
                   "efficiency", "skew", "overlap");
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_scaling *row = &summary->scaling[i];
         const struct summary_cell *cell = &summary->cells[row->cell];
         struct line line = {.length = 0}, label = {.length = 0};
-        line_add(&label, "%s%s%s, %s", summary->runtime_count > 1 ? cell->runtime : "",
-                 summary->runtime_count > 1 ? " " : "", cell->arm, summary->groups[cell->group].title);
-        line_add(&line, "%-48.48s%6lld%16s%12s%10s%8s", label.text, (long long)cell->cores,
+        line_add(&label, "%s%s%s, ", summary->runtime_count > 1 ? cell->runtime : "",
+                 summary->runtime_count > 1 ? " " : "", cell->arm);
+        add_without_cores(&label, summary->groups[cell->group].title, cell->cores);
+        siblings |= row->siblings > 0;
+        line_add(&line, "%-46.46s%6lld%16s%12s%10s%8s", label.text, (long long)cell->cores,
                  figure_count(rate, &cell->throughput_per_s),
                  figure_ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
                  figure_duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),
                  figure_ratio(overlap, row->overlap_x.known, row->overlap_x.value));
-        (void)fprintf(out, "%s\n", line.text);
+        (void)fprintf(out, "%s%s\n", line.text, row->siblings > 0 ? " *" : "");
     }
+    if (siblings)
+        (void)fprintf(out, "  *: some of them are two threads of one physical core: a series of its own.\n");
 }
 
 /* ---- runtimes side by side ---- */

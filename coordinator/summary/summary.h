@@ -65,6 +65,7 @@ enum summary_verdict {
     X(CPU_RESOLUTION, cpu_resolution) /* the median round of a job that waits costs < 50 us CPU */           \
     X(EARLY_TIMERS, early_timers)     /* waits ended before their deadline, as this runtime's timers do */   \
     X(WORKERS_DISAGREE, workers_disagree) /* intervals of two workers are disjoint */                        \
+    X(OVERSUBSCRIBED, oversubscribed)     /* two of its workers have the same CPU */                         \
     X(SERIAL, serial) /* a job that waits, in a concurrent arm, takes as long as one child after another */  \
     X(SPEEDUP_BEYOND_FANOUT, speedup_beyond_fanout)                                                          \
     X(DRIFT_WALL, drift_wall)                                                                                \
@@ -246,6 +247,7 @@ struct summary_scaling {
     struct summary_figure start_skew_p99_ns; /* from STATS_P99_MIN_N turns on */
     struct summary_figure start_skew_max_ns;
     struct summary_figure core_spread_x; /* fastest - slowest core, over their mean throughput */
+    struct summary_figure frequency_khz; /* median over rounds and cores, at their ends */
     int64_t siblings; /* workers that share a physical core with another one: a series of their own */
 };
 

@@ -405,7 +405,8 @@ static void choose_told(struct summary *summary, const struct families *families
 {
     struct summary_capacity *row = &summary->capacity[index];
     const char *arm = summary->cells[row->cell].arm;
-    bool driven = row->curve.busiest_clients > 0; /* in closed loop */
+    bool driven =
+        row->curve.busiest_clients > 0 && families->at[index].own_loads > 1; /* one load is no curve */
     row->told = driven && strcmp(arm, "gather") == 0;
     if (!driven || row->told || is_sequential(&summary->cells[row->cell]))
         return;

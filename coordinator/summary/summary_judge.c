@@ -154,6 +154,29 @@ static char *missing_reason(const struct cell_context *context, const struct sum
                          (long long)cell->rounds_planned, story ? ": " : "", story ? story : "");
 }
 
+static const struct wire_hello *hello_of(const struct store_run *run, int64_t worker)
+{
+    for (size_t i = 0; i < run->worker_count; i++)
+        if (run->workers[i].number == worker)
+            return &run->workers[i].hello;
+    return NULL;
+}
+
+/* Two workers of the cell on one CPU: they measure each other. */
+static bool is_oversubscribed(const struct store_run *run, const struct cell_rounds *own)
+{
+    for (size_t i = 0; i < own->count; i += rounds_of_worker(own, i)) {
+        const struct wire_hello *one = hello_of(run, own->values[i].worker);
+        for (size_t j = i + rounds_of_worker(own, i); j < own->count; j += rounds_of_worker(own, j)) {
+            const struct wire_hello *other = hello_of(run, own->values[j].worker);
+            if (one && other && one->cpu != WIRE_NULL && one->cpu == other->cpu && one->boot_id &&
+                other->boot_id && strcmp(one->boot_id, other->boot_id) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 void summary_judge_cell(const struct cell_context *context, struct summary_cell *cell)
 {
     const struct cell_rounds *own = context->own;
@@ -171,6 +194,7 @@ void summary_judge_cell(const struct cell_context *context, struct summary_cell 
     bool pooled = !summary_by_process(context->group); /* else the intervals hold how processes differ */
     flag_if(cell, pooled && (workers_disagree(own, round_wall_ns) || workers_disagree(own, round_cpu_ns)),
             SUMMARY_FLAG_WORKERS_DISAGREE);
+    flag_if(cell, cell->cores > 1 && is_oversubscribed(context->run, own), SUMMARY_FLAG_OVERSUBSCRIBED);
     flag_if(cell, cell->job_waits && median_round_cpu_ns(own) < CPU_RESOLVED_NS, SUMMARY_FLAG_CPU_RESOLUTION);
     flag_if(cell, cell->early_waits.known && cell->early_waits.value > 0, SUMMARY_FLAG_EARLY_TIMERS);
     flag_if(cell, is_serial(cell), SUMMARY_FLAG_SERIAL);
@@ -199,30 +223,42 @@ static int by_block(const void *a, const void *b)
     return order ? order : (x->worker > y->worker) - (x->worker < y->worker);
 }
 
+/* A window opens when everybody is at work; it was started before. */
+static int64_t launch_of(const struct wire_round *round)
+{
+    return round->launch_ns != WIRE_NULL ? round->launch_ns : round->start_ns;
+}
+
 /* One turn: the rounds of one block, one per worker. */
 static void judge_turn(const struct round_value *turn, size_t count, double *ret_skew_ns,
                        double *ret_overlap_x)
 {
     int64_t first_start = turn[0].raw->start_ns, last_start = first_start;
     int64_t first_end = first_start + turn[0].raw->wall_ns, last_end = first_end;
+    int64_t first_launch = launch_of(turn[0].raw), last_launch = first_launch;
     for (size_t i = 1; i < count; i++) {
-        int64_t start = turn[i].raw->start_ns, end = start + turn[i].raw->wall_ns;
+        int64_t start = turn[i].raw->start_ns, end = start + turn[i].raw->wall_ns,
+                launch = launch_of(turn[i].raw);
         first_start = start < first_start ? start : first_start;
         last_start = start > last_start ? start : last_start;
         first_end = end < first_end ? end : first_end;
         last_end = end > last_end ? end : last_end;
+        first_launch = launch < first_launch ? launch : first_launch;
+        last_launch = launch > last_launch ? launch : last_launch;
     }
-    *ret_skew_ns = (double)(last_start - first_start);
+    *ret_skew_ns = (double)(last_launch - first_launch);
     double together = (double)(first_end - last_start), whole = (double)(last_end - first_start);
     *ret_overlap_x = together > 0 && whole > 0 ? together / whole : 0;
 }
 
-static const struct wire_hello *hello_of(const struct store_run *run, int64_t worker)
+static struct summary_figure frequency_of(const struct cell_rounds *own)
 {
-    for (size_t i = 0; i < run->worker_count; i++)
-        if (run->workers[i].number == worker)
-            return &run->workers[i].hello;
-    return NULL;
+    scoped_free double *khz = memory_zeroed(own->count + 1, sizeof *khz);
+    size_t known = 0;
+    for (size_t i = 0; i < own->count; i++)
+        if (own->values[i].raw->frequency_end_khz != WIRE_NULL)
+            khz[known++] = (double)own->values[i].raw->frequency_end_khz;
+    return known > 0 ? figure(stats_median(khz, known).value) : no_figure("no_cpufreq");
 }
 
 static bool share_a_clock(const struct store_run *run, const struct cell_rounds *own)
@@ -240,6 +276,7 @@ static bool share_a_clock(const struct store_run *run, const struct cell_rounds 
 void summary_fill_gang(const struct cell_context *context, struct summary_scaling *row)
 {
     const struct cell_rounds *own = context->own;
+    row->frequency_khz = own->count == 0 ? no_figure("not_measured") : frequency_of(own);
     const char *why = own->count == 0                    ? "not_measured"
                       : share_a_clock(context->run, own) ? NULL
                                                          : "different_clocks";

@@ -82,6 +82,17 @@ static double *throughput_of(const struct summary_cell *cell, size_t *ret_count)
     return sums;
 }
 
+/* Gangs that share physical cores, or even CPUs, are no part of the series of whole cores. */
+static const char *kind_of(const struct summary *summary, size_t index)
+{
+    if (summary->cells[index].flags >> SUMMARY_FLAG_OVERSUBSCRIBED & 1)
+        return ", oversubscribed";
+    for (size_t i = 0; i < summary->scaling_count; i++)
+        if (summary->scaling[i].cell == index)
+            return summary->scaling[i].siblings > 0 ? ", siblings" : "";
+    return "";
+}
+
 static void add_to_series(struct summary *summary, size_t index, struct series *list, size_t *count,
                           struct map *by_key)
 {
@@ -89,7 +100,8 @@ static void add_to_series(struct summary *summary, size_t index, struct series *
     bool whole = !cell->is_window || cell->window_count == cell->value_count;
     if (cell->value_count == 0 || cell->rate_per_s > 0 || cell->may_fail || !whole)
         return;
-    scoped_free char *key = summary_key_without_cores(&summary->source->cells[cell->number]);
+    scoped_free char *without = summary_key_without_cores(&summary->source->cells[cell->number]);
+    scoped_free char *key = memory_format("%s%s", without, kind_of(summary, index));
     uintptr_t number = (uintptr_t)map_get(by_key, key, strlen(key));
     if (number == 0) {
         number = ++*count;

@@ -37,6 +37,7 @@ static const char *const wanted_by_type[] = {
     [SWEEP_TYPE_FLAG] = "true or false",
     [SWEEP_TYPE_MAP] = "a map",
     [SWEEP_TYPE_PAIRS] = "a map of names to texts",
+    [SWEEP_TYPE_CPUS] = "a list of CPUs such as 0,2-5",
 };
 
 static const char *wanted(const struct sweep_key *key)
@@ -119,6 +120,30 @@ static bool read_name(const struct reading *reading, struct sweep_value *ret)
         good++;
     if (text[good] != '\0' || good == 0 || good > 64 || text[0] == '.' || text[0] == '-')
         return refuse_kind(reading);
+    ret->text = memory_text(text);
+    return true;
+}
+
+/* "0" or "2-5" at text; what follows it, or NULL. */
+static const char *cpu_range(const char *text)
+{
+    size_t first = strspn(text, "0123456789");
+    size_t last = first > 0 && text[first] == '-' ? strspn(text + first + 1, "0123456789") : 0;
+    if (first == 0 || (text[first] == '-' && last == 0))
+        return NULL;
+    return text + first + (last > 0 ? 1 + last : 0);
+}
+
+static bool read_cpus(const struct reading *reading, struct sweep_value *ret)
+{
+    const char *text = reading->node->text, *at = text;
+    ret->word = sweep_find_word(reading->key->words, text);
+    if (!ret->word) {
+        while ((at = cpu_range(at)) && *at == ',')
+            at++;
+        if (!at || *at != '\0')
+            return isalpha((unsigned char)text[0]) ? refuse_word(reading) : refuse_kind(reading);
+    }
     ret->text = memory_text(text);
     return true;
 }
@@ -310,7 +335,7 @@ static bool (*const readers[])(const struct reading *, struct sweep_value *) = {
     [SWEEP_TYPE_DURATION] = read_duration, [SWEEP_TYPE_RATE] = read_rate,
     [SWEEP_TYPE_FRACTION] = read_fraction, [SWEEP_TYPE_NUMBER] = read_number,
     [SWEEP_TYPE_FLAG] = read_flag,         [SWEEP_TYPE_MAP] = read_map_value,
-    [SWEEP_TYPE_PAIRS] = read_pairs,
+    [SWEEP_TYPE_PAIRS] = read_pairs,       [SWEEP_TYPE_CPUS] = read_cpus,
 };
 
 static void release_value(struct sweep_value *value)
@@ -572,6 +597,9 @@ static void take_facts(struct sweep *sweep, const char *source)
         sweep->given_name = name_of_file(source);
     sweep->name = name ? name->text : sweep->given_name;
     sweep->seed = seed ? seed->integer : 0;
+    const struct sweep_value *placement = sweep_get(sweep->top, SWEEP_PLACEMENT);
+    bool usual = !placement || strcmp(placement->text, "compact") == 0;
+    sweep->placement = usual ? NULL : placement->text;
     sweep->thresholds = &sweep->top->keys[SWEEP_EXPECT];
 }
 

@@ -63,6 +63,7 @@ struct sweep_entry {
 struct sweep {
     const char *name;
     int64_t seed;
+    const char *placement;       /* "spread" or a list of CPUs; NULL: compact */
     struct sweep_entry *entries; /* in the order of the file */
     size_t entry_count;
     const struct sweep_values *thresholds; /* maps of sweep_expect_type; count may be 0 */

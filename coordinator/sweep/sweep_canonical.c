@@ -90,6 +90,7 @@ static void print_value(FILE *out, const struct sweep_key *key, const struct swe
         break;
     case SWEEP_TYPE_WORD:
     case SWEEP_TYPE_NAME:
+    case SWEEP_TYPE_CPUS:
     case SWEEP_TYPE_TEXT:
         print_escaped(out, value->text);
         break;

@@ -30,6 +30,7 @@ static const struct sweep_word runtime_words[] = {
 static const struct sweep_word core_words[] = {{.name = "all"}, {.name = "ladder"}, {.name = NULL}};
 static const struct sweep_word expect_core_words[] = {{.name = "all"}, {.name = NULL}};
 static const struct sweep_word client_words[] = {{.name = "ladder"}, {.name = NULL}};
+static const struct sweep_word placement_words[] = {{.name = "compact"}, {.name = "spread"}, {.name = NULL}};
 static const struct sweep_word round_words[] = {{.name = "auto"}, {.name = NULL}};
 static const struct sweep_word phase_words[] = {{.name = "together"}, {.name = "staggered"}, {.name = NULL}};
 static const struct sweep_word arrival_words[] = {{.name = "poisson"}, {.name = "fixed"}, {.name = NULL}};
@@ -367,6 +368,13 @@ static const struct sweep_key top_keys[] = {
                     .type = SWEEP_TYPE_COUNT,
                     .fallback = "1",
                     .most = 1000000000000000000},
+    [SWEEP_PLACEMENT] = {.name = "placement",
+                         .help = "which CPUs gangs of local workers grow over: neighbours first, as far "
+                                 "apart as can be, or a list",
+                         .type = SWEEP_TYPE_CPUS,
+                         .fallback = "compact",
+                         .wants = "compact, spread or a list of CPUs such as 0,2-5",
+                         .words = placement_words},
     [SWEEP_MATRIX] = {.name = "matrix",
                       .help = "entries, each a map of keys of cells; each multiplies out its lists",
                       .type = SWEEP_TYPE_MAP,

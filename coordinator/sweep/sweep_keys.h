@@ -26,6 +26,7 @@ enum sweep_type {
     SWEEP_TYPE_FLAG,     /* true or false */
     SWEEP_TYPE_MAP,      /* the keys of `map` */
     SWEEP_TYPE_PAIRS,    /* free names, each with a text */
+    SWEEP_TYPE_CPUS, /* one of `words`, or a list of CPUs like 0,2-5 (whether they exist, the host says) */
 };
 
 /* Kinds of jobs, as bits: the jobs that a key fits. */
@@ -100,6 +101,7 @@ enum sweep_cell_key {
     /* at the top only */
     SWEEP_NAME = SWEEP_CELL_KEYS,
     SWEEP_SEED,
+    SWEEP_PLACEMENT,
     SWEEP_MATRIX,
     SWEEP_EXPECT,
     SWEEP_TOP_KEYS,

@@ -10,6 +10,7 @@
 #define DECIMAL    "[0-9]+(\\.[0-9]+)?"
 #define UNITS      "(ns|us|ms|s|m|h)"
 #define NAME       "^[A-Za-z0-9_+][A-Za-z0-9._+-]{0,63}$"
+#define CPUS       "[0-9]+(-[0-9]+)?"
 #define MOST_PAIRS 64
 
 /* Scalars are read by what their key wants, with or without quotes: "40" is a count, 40 is a name. */
@@ -149,6 +150,14 @@ static json_t *pairs_schema(const struct sweep_key *key)
                      "additionalProperties", read(text_schema));
 }
 
+static json_t *cpus_schema(const struct sweep_key *key)
+{
+    json_t *schema = any_of(words_schema(key->words, false), pattern("^" CPUS "(," CPUS ")*$"));
+    json_array_append_new(json_object_get(schema, "anyOf"),
+                          json_pack("{s:s, s:i}", "type", "integer", "minimum", 0));
+    return schema;
+}
+
 static json_t *map_or_word_schema(const struct sweep_key *key)
 {
     return map_schema(key->map);
@@ -160,7 +169,7 @@ static json_t *(*const schemas[])(const struct sweep_key *) = {
     [SWEEP_TYPE_DURATION] = duration_schema, [SWEEP_TYPE_RATE] = rate_schema,
     [SWEEP_TYPE_FRACTION] = fraction_schema, [SWEEP_TYPE_NUMBER] = number_schema,
     [SWEEP_TYPE_FLAG] = plain_flag_schema,   [SWEEP_TYPE_MAP] = map_or_word_schema,
-    [SWEEP_TYPE_PAIRS] = pairs_schema,
+    [SWEEP_TYPE_PAIRS] = pairs_schema,       [SWEEP_TYPE_CPUS] = cpus_schema,
 };
 
 static json_t *key_schema(const struct sweep_key *key)

@@ -15,7 +15,7 @@ _corefan_commands() {
 _corefan_words() {
     case $1 in
     keys) echo job fanout delay runtimes arms clients phase rate arrivals duration wait fail stall timeout gc cores \
-        rounds precision warmup processes name seed matrix expect ;;
+        rounds precision warmup processes name seed placement matrix expect ;;
     job) echo noop sleep cpu ;;
     arms) echo sequential gather gather-return-exceptions tasks taskgroup ;;
     runtimes) echo libuv asyncio uvloop ;;
@@ -26,6 +26,7 @@ _corefan_words() {
     gc) echo on off freeze ;;
     cores) echo all ladder ;;
     rounds) echo auto ;;
+    placement) echo compact spread ;;
     esac
 }
 

@@ -92,6 +92,26 @@ class Results(EndToEnd):
             self.assertGreaterEqual(least_late_ns, 0)
         self.assertEqual([row["start_skew_ns"] is not None for row in self.summary()["scaling"]], [True])
 
+    def test_cpus_that_are_shared_are_flagged(self):
+        cpu = str(min(os.sched_getaffinity(0)))
+        sweep = "name: g\nrounds: 2\ncores: [1, 2]\narms: [gather]\nmatrix: [{job: sleep, fanout: 3, delay: 1ms}]\n"
+        refused = self.run_sweep(sweep, "--workers", "2", "--cpus", cpu)
+        self.assert_one_line(refused, 2, "--oversubscribe", "1 of")
+        done = self.run_sweep(sweep, "--workers", "2", "--cpus", cpu, "--oversubscribe")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertIn("2 workers share 1 CPU ", done.err)
+        self.assertEqual({cell["cores"]: "oversubscribed" in cell["flags"] for cell in self.summary()["cells"]},
+                         {1: False, 2: True})
+
+    def test_placement_is_part_of_what_is_measured(self):
+        cpu = min(os.sched_getaffinity(0))
+        done = self.run_sweep(f"name: g\nrounds: 1\nplacement: {cpu}\narms: [gather]\n"
+                              "matrix: [{job: sleep, fanout: 3, delay: 1ms}]\n")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertEqual([worker["cpu"] for worker in self.summary()["workers"]], [cpu])
+        self.assertEqual([cell["id"].partition("/")[2] for cell in self.summary()["cells"]],
+                         [f"gather/sleep/n=3/delay=1ms/cores=1/placement={cpu}"])
+
     def test_same_seed_same_order(self):
         orders = []
         for out in ("a", "b"):
@@ -284,6 +304,18 @@ class BadInput(EndToEnd):
             (("run", sweep, "--listen", "nonsense"), "nonsense"),
             (("run", sweep, "--set", "fanouts=3"), "fanout"),
             (("run", sweep, "--set", "cores=5000"), "5000"),
+            (("run", sweep, "--set", "placement=sprea"), "spread"),
+            (("run", sweep, "--set", "placement=4096"), "placement '4096': cpu 4096 does not exist"),
+            (("run", sweep, "--set", "placement=0,"), "a list of CPUs such as 0,2-5, not"),
+            (("run", sweep, "--set", "placement=0", "--cpus", "0"), "--cpus"),
+            (("run", sweep, "--set", "placement=spread", "--workers", "0", "--expect", "1", "--listen", "ipc:///tmp/x"),
+             "--workers 0"),
+            (("run", sweep, "--set", "rate=0/s"), "above 0"),
+            (("run", sweep, "--set", "rate=1000000000000/s"), "10M/s"),
+            (("run", sweep, "--set", "rate=10/s", "--set", "clients=4"), "'clients' above 1"),
+            (("run", sweep, "--set", "duration=0s"), "'duration' must be 1ms to"),
+            (("run", sweep, "--set", "duration=1s"), "without 'clients' or 'rate'"),
+            (("run", sweep, "--set", "clients={ladder: 100000}"), "'ladder' must be 2 to 65,536"),
             (("report", "/nonexistent"), "/nonexistent"),
             (("report", str(self.scratch / "full")), "full"),
             (("rnu",), "run"),

@@ -20,6 +20,7 @@
 #define ARMS       3
 #define WORKERS    32
 #define CONTENTION 0.02 /* of cores */
+#define SIBLINGS   1.5  /* what they wait for each other */
 #define MOST       64
 
 struct arm {
@@ -42,12 +43,13 @@ struct group {
 };
 
 static const struct group groups[] = {
-    {1, 1, true, 40, 10},   {2, 1, true, 40, 10},   {4, 1, true, 40, 10},    {8, 1, true, 40, 10},
-    {16, 1, true, 40, 10},  {32, 1, true, 40, 10},  {32, 2, true, 40, 10},   {32, 4, true, 40, 10},
-    {32, 8, true, 40, 10},  {32, 16, true, 40, 10}, {32, 32, true, 40, 10},  {64, 1, true, 40, 10},
-    {128, 1, true, 40, 10}, {256, 1, true, 40, 10}, {1024, 1, true, 40, 10}, {1, 1, false, 2, 0},
-    {16, 1, false, 2, 0},   {1, 1, true, 20, 10},   {4, 1, true, 20, 10},    {8, 1, true, 20, 10},
-    {15, 1, true, 20, 10},  {32, 1, true, 20, 100}, {64, 1, true, 20, 100},  {128, 1, true, 20, 100},
+    {1, 1, true, 40, 10},    {2, 1, true, 40, 10},   {4, 1, true, 40, 10},   {8, 1, true, 40, 10},
+    {16, 1, true, 40, 10},   {32, 1, true, 40, 10},  {32, 2, true, 40, 10},  {32, 4, true, 40, 10},
+    {32, 8, true, 40, 10},   {32, 16, true, 40, 10}, {32, 6, true, 40, 10},  {32, 32, true, 40, 10},
+    {64, 1, true, 40, 10},   {128, 1, true, 40, 10}, {256, 1, true, 40, 10}, {1024, 1, true, 40, 10},
+    {1, 1, false, 2, 0},     {16, 1, false, 2, 0},   {1, 1, true, 20, 10},   {4, 1, true, 20, 10},
+    {8, 1, true, 20, 10},    {15, 1, true, 20, 10},  {32, 1, true, 20, 100}, {64, 1, true, 20, 100},
+    {128, 1, true, 20, 100},
 };
 #define GROUPS ((int64_t)(sizeof groups / sizeof *groups))
 
@@ -159,6 +161,8 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
     double cpu_ns = (busy_ns + arm->wakeup_ns * wakeups) * (1 + 0.02 * (rng_unit(&rng) - 0.5));
     double waits_ns = arm->latency_ns * (group->waits ? (double)group->delay_ms / 10 : 1);
     double latency_ns = fmax(waits_ns, clients * cpu_ns) * (1 + CONTENTION * (double)(group->cores - 1));
+    if (group->cores > WORKERS / 2)
+        latency_ns *= SIBLINGS;
     double fanouts = floor(WINDOW_NS * clients / latency_ns);
     struct wire_round *round = &ret->round;
     wire_round_init(round);

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -136,7 +137,7 @@ static void test_siblings_come_second(void **state)
     topology_free(topology);
     assert_refused((struct topology_request){.workers = 127, .recorded_xml = TWO_SOCKETS},
                    "127 workers want a CPU each, and 126 of 128 can be measured (the rest is kept for "
-                   "housekeeping)");
+                   "housekeeping): fewer --workers, or --oversubscribe");
 }
 
 static void test_housekeeping(void **state)
@@ -160,6 +161,65 @@ static void test_housekeeping(void **state)
     assert_int_equal(topology->housekeeping_count, 1);
     assert_true(topology->housekeeping_shares_cores);
     topology_free(topology);
+}
+
+/* Two packages of two cache groups of two cores; the first core keeps house. */
+static void test_placement(void **state)
+{
+    (void)state;
+    const char *host = "pack:2 l3:2 core:2 pu:2";
+    struct topology_request request = {.workers = TOPOLOGY_AUTO, .synthetic = host};
+    assert_choice(request, "2 4 6 8 10 12 14", "0-1");
+    request.placement = "spread";
+    assert_choice(request, "2 8 4 12 6 10 14", "0-1");
+    request.workers = 3;
+    assert_choice(request, "2 8 4", "0-1,6-7,10-15");
+    request.workers = 9; /* second threads come when there are no first ones left */
+    assert_choice(request, "2 8 4 12 6 10 14 3 9", "0-1");
+    request.cpus = "4-7,12";
+    request.workers = TOPOLOGY_AUTO;
+    assert_choice(request, "4 12 6 5 7", "0-3,8-11,14-15");
+    request.cpus = NULL;
+    request.placement = "12,3";
+    assert_choice(request, "12 3", "0-1,4-11,14-15");
+    request.placement = "16";
+    assert_refused(request, "placement '16': cpu 16 does not exist (this host has 0-15)");
+    request.placement = "5-2";
+    assert_refused(request, "placement '5-2': the range 5-2 runs backwards");
+    request.placement = "3";
+    request.cpus = "4";
+    assert_refused(request, "'placement' names CPUs, and so does --cpus: leave one of them out");
+}
+
+/* 64 cores of two sockets: gangs of any size have as many cores of either. */
+static void test_spread_of_a_large_host(void **state)
+{
+    (void)state;
+    struct topology *topology = chosen((struct topology_request){
+        .workers = 62, .recorded_xml = TWO_SOCKETS, .placement = "spread", .housekeeping = "0"});
+    int64_t packages[2] = {0}, caches[8] = {0};
+    for (size_t i = 0; i < topology->measured_count; i++) {
+        packages[topology->measured[i].package]++;
+        caches[topology->measured[i].l3]++;
+        assert_int_equal(topology->measured[i].thread, 0);
+        assert_true(llabs(packages[0] - packages[1]) <= 1);
+        if (i == 7)
+            for (size_t cache = 0; cache < 8; cache++)
+                assert_int_equal(caches[cache], 1);
+    }
+    topology_free(topology);
+}
+
+static void test_oversubscription(void **state)
+{
+    (void)state;
+    struct topology_request request = {.workers = 5, .recorded_xml = VIRTUAL, .oversubscribe = true};
+    assert_choice(request, "0 1 0 1 0", "");
+    request.workers = 1;
+    assert_choice(request, "0", "1");
+    request.housekeeping = "0-1";
+    assert_refused(
+        request, "1 worker wants a CPU each, and 0 of 2 can be measured (the rest is kept for housekeeping)");
 }
 
 static void test_forbidden_cpus(void **state)
@@ -209,15 +269,16 @@ static void test_small_machine(void **state)
 {
     (void)state;
     assert_choice((struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL}, "0 1", "");
-    assert_refused((struct topology_request){.workers = 3, .recorded_xml = VIRTUAL},
-                   "3 workers want a CPU each, and 2 of 2 can be measured");
+    assert_refused(
+        (struct topology_request){.workers = 3, .recorded_xml = VIRTUAL},
+        "3 workers want a CPU each, and 2 of 2 can be measured: fewer --workers, or --oversubscribe");
     assert_refused(
         (struct topology_request){
             .workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL, .cpus = "1", .housekeeping = "1"},
         "cpu 1 is in both --cpus and --housekeeping");
     assert_refused(
         (struct topology_request){.workers = TOPOLOGY_AUTO, .recorded_xml = VIRTUAL, .housekeeping = "0-1"},
-        "1 workers want a CPU each, and 0 of 2 can be measured (the rest is kept for housekeeping)");
+        "1 worker wants a CPU each, and 0 of 2 can be measured (the rest is kept for housekeeping)");
 }
 
 static void test_this_host(void **state)
@@ -237,6 +298,9 @@ int main(void)
         cmocka_unit_test(test_one_thread_per_core_first),
         cmocka_unit_test(test_siblings_come_second),
         cmocka_unit_test(test_housekeeping),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_spread_of_a_large_host),
+        cmocka_unit_test(test_oversubscription),
         cmocka_unit_test(test_forbidden_cpus),
         cmocka_unit_test(test_affinity),
         cmocka_unit_test(test_offline_cpus),

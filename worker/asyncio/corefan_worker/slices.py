@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from time import monotonic_ns
 from typing import Any, TypeVar
 
 from .arms import ARMS
@@ -18,6 +19,8 @@ from .measure import PreparedCell, Round
 from .readiness import Cost, Warmup, calibrate, threshold_ns
 from .splitmix import SplitMix, block_order
 from .window import WindowCell, available_bytes, refuse_window
+
+_START_SPIN_NS = 300_000
 
 AnyCell = PreparedCell | WindowCell
 Turn = tuple[int, int, AnyCell]
@@ -135,7 +138,9 @@ class Slice:
         watch = Watch(self._engine.cpu)
         first = self._round(*turns[0])
         if go.start_at_ns is not None:
-            sleep_until(go.start_at_ns)
+            sleep_until(go.start_at_ns - _START_SPIN_NS)
+            while monotonic_ns() < go.start_at_ns:
+                pass  # nothing is timed yet, and wake-ups of several cores are further apart than their clocks
         return self._run(self._measure(turns, first, go.start_at_ns, watch))
 
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
