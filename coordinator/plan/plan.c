@@ -809,10 +809,21 @@ static int link_ceilings(struct maker *maker)
 
 /* ---- thresholds ---- */
 
+/* A part of a ceiling stays a part: what it came to is another matter. */
+static char *rate_said(const struct plan_cell *cell)
+{
+    bool is_part = cell->rate_factor > 0;
+    if (!is_part && !(cell->spec.rate_per_s > 0))
+        return NULL;
+    const struct sweep_value value = {.number = is_part ? cell->rate_factor : cell->spec.rate_per_s,
+                                      .is_factor = is_part};
+    return sweep_value_text(&sweep_expect_type.keys[SWEEP_EXPECT_RATE], &value);
+}
+
 /* How the cell says what the selector asks for; free() it.  NULL: the cell has nothing to say. */
 static char *said_by_cell(const struct plan_cell *cell, size_t selector)
 {
-    char delay[32];
+    char delay[32], length[32];
     switch (selector) {
     case SWEEP_EXPECT_JOB:
         return memory_text(cell->spec.job);
@@ -826,6 +837,10 @@ static char *said_by_cell(const struct plan_cell *cell, size_t selector)
         return memory_text(cell->spec.arm);
     case SWEEP_EXPECT_CLIENTS:
         return memory_format("%lld", (long long)cell->spec.clients);
+    case SWEEP_EXPECT_RATE:
+        return rate_said(cell);
+    case SWEEP_EXPECT_DURATION:
+        return memory_text(units_exact_duration(length, sizeof length, cell->spec.duration_ns));
     case SWEEP_EXPECT_WAIT:
         return memory_text(cell->spec.wait);
     case SWEEP_EXPECT_GC:

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- figures by the names that a threshold may use ---- */
@@ -87,6 +88,20 @@ static void append(char **text, char *more)
     *text = longer;
 }
 
+/* As a sweep says it; in ids some characters are written %2f.  free() it. */
+static char *value_said(const struct sweep_key *key, const struct sweep_value *value)
+{
+    char *text = sweep_value_text(key, value), *to = text;
+    for (const char *from = text; *from; from++) {
+        unsigned byte = (unsigned char)*from;
+        if (byte == '%' && sscanf(from + 1, "%2x", &byte) == 1)
+            from += 2;
+        *to++ = (char)byte;
+    }
+    *to = '\0';
+    return text;
+}
+
 /* "arm: gather, metric: over_ideal_x, max: 1.05", as a sweep would say it.  free() it. */
 static char *condition_text(const struct sweep_map *map)
 {
@@ -98,7 +113,7 @@ static char *condition_text(const struct sweep_map *map)
         append(&text, memory_format("%s%s: %s", *text ? ", " : "", map->type->keys[i].name,
                                     values->count > 1 ? "[" : ""));
         for (size_t j = 0; j < values->count; j++) {
-            scoped_free char *value = sweep_value_text(&map->type->keys[i], &values->at[j]);
+            scoped_free char *value = value_said(&map->type->keys[i], &values->at[j]);
             append(&text, memory_format("%s%s", j ? ", " : "", value));
         }
         append(&text, memory_text(values->count > 1 ? "]" : ""));
@@ -120,8 +135,11 @@ static bool matches(const struct summary *summary, size_t cell, const struct pla
                     const struct sweep_map *map)
 {
     const struct store_cell *from = &summary->source->cells[summary->cells[cell].number];
-    const struct plan_cell as_planned = {
-        .spec = from->spec, .runtime = from->runtime, .cores = from->cores, .harness = from->harness};
+    const struct plan_cell as_planned = {.spec = from->spec,
+                                         .runtime = from->runtime,
+                                         .cores = from->cores,
+                                         .harness = from->harness,
+                                         .rate_factor = from->rate_factor};
     return plan_cell_matches(plan, &as_planned, map);
 }
 

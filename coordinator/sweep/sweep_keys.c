@@ -176,6 +176,16 @@ static const struct sweep_key expect_keys[] = {
                               .list = true,
                               .least = 1,
                               .most = SWEEP_MAX_CLIENTS},
+    [SWEEP_EXPECT_RATE] = {.name = "rate",
+                           .help = "fan-outs per second and core, or a part of the ceiling, as in the sweep",
+                           .type = SWEEP_TYPE_RATE,
+                           .list = true},
+    [SWEEP_EXPECT_DURATION] = {.name = "duration",
+                               .help = "length of a window",
+                               .type = SWEEP_TYPE_DURATION,
+                               .list = true,
+                               .least = NS_PER_MS,
+                               .most = HOUR_NS},
     [SWEEP_EXPECT_WAIT] =
         {.name = "wait", .help = "timer source", .type = SWEEP_TYPE_WORD, .list = true, .words = wait_words},
     [SWEEP_EXPECT_GC] =

@@ -34,6 +34,20 @@ class Thresholds(EndToEnd):
         code, line = self.gate("{arm: gather, metric: ceiling_per_s_core, min: 1}", "open")
         self.assertEqual((code, line[:47]), (98, "INCONCLUSIVE 2 cells, 1 threshold, 1 undecided,"))
 
+    def test_loads_are_selected_by_what_the_sweep_says_of_them(self):
+        done = self.run_sweep(
+            "name: loads\nrounds: 1\nwarmup: 0\narms: [gather]\njob: sleep\nfanout: 2\ndelay: 1ms\nduration: 100ms\n"
+            "matrix: [{clients: {ladder: 2}}, {rate: [50/s, 0.25x]}]\nexpect:\n"
+            "- {rate: 50/s, duration: 0.1s, metric: max_in_flight, min: 1}\n"
+            "- {rate: 0.25x, metric: max_in_flight, min: 1}\n- {clients: 2, metric: max_in_flight, min: 1}\n", "--workers", "1")
+        self.assertEqual(done.code, 0, done.out + done.err)
+        head = "libuv/gather/sleep/n=2/delay=1ms/cores=1"
+        self.assertEqual([row["id"] for row in self.summary()["thresholds"]],
+                         [f"{head}/rate=50%2fs/duration=100ms", f"{head}/rate=0.25x/duration=100ms",
+                          f"{head}/clients=2/duration=100ms"])
+        refused = self.run_sweep(QUICK + "expect: [{rate: 1k/s, duration: 1s, metric: wall_ns.p99, max: 1ms}]\n", out="none")
+        self.assert_one_line(refused, 2, "no cell matches this threshold")
+
     def test_a_threshold_of_no_cell_is_refused_before_anything_runs(self):
         done = self.run_sweep(QUICK + "expect: [{arm: tasks, metric: cpu_ns, max: 1ms}]\n")
         self.assertEqual(done.code, 2)

@@ -454,15 +454,22 @@ static void test_thresholds_choose_cells(void **state)
     (void)state;
     struct sweep *sweep = sweep_of(
         "cores: [1, all]\nmatrix:\n- {job: sleep, fanout: [2, 3], delay: 5ms}\n- {job: noop, fanout: 2}\n"
+        "- {job: sleep, fanout: 9, delay: 5ms, cores: 1, clients: ladder, arms: [gather]}\n"
+        "- {job: sleep, fanout: 9, delay: 5ms, cores: 1, rate: [0.5x, 0.8x, 1.5k/s], duration: [2s, 3s], "
+        "arms: [gather]}\n"
         "expect:\n"
         "- {arm: gather, metric: over_ideal_x, max: 1.05}\n"
         "- {arm: [gather, taskgroup], job: sleep, cores: all, delay: 5000us, metric: cpu_ns, max: 1ms}\n"
-        "- {fanout: 3, runtime: libuv, wait: timerfd, clients: 1, metric: cpu_ns, max: 1ms}\n");
-    static const int expected[] = {6, 4, 6};
+        "- {fanout: 3, runtime: libuv, wait: timerfd, clients: 1, metric: cpu_ns, max: 1ms}\n"
+        "- {rate: [0.80x, 1500/s], metric: wall_ns.p99, max: 20ms}\n"
+        "- {rate: 0.5x, duration: 3000ms, metric: wall_ns.p99, max: 20ms}\n"
+        "- {duration: 3s, metric: wall_ns.p99, max: 20ms}\n"
+        "- {fanout: 9, clients: [2, 4], metric: achieved_x, min: 0.9}\n");
+    static const int expected[] = {23, 4, 6, 4, 1, 3, 2};
     struct plan *plan = NULL;
     struct error err = {0};
     assert_int_equal(plan_make(sweep, 2, &plan, &err), 0);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         int found = 0;
         for (int64_t j = 0; j < plan->cell_count; j++)
             found += plan_cell_matches(plan, &plan->cells[j], sweep->thresholds->at[i].map);
