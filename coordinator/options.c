@@ -31,6 +31,7 @@ enum option_key {
     OPTION_EVENTS,
     OPTION_CO_RUN,
     OPTION_OVERSUBSCRIBE,
+    OPTION_FILL_IDLE,
     OPTION_ROUNDS,
     OPTION_CELL,
     OPTION_THRESHOLD,
@@ -351,6 +352,9 @@ static int take_run_option(struct options_run *options, int key, char *text, str
         return read_progress(text, &options->progress, err);
     case OPTION_FORMAT:
         return read_format(text, &options->format, err);
+    case OPTION_FILL_IDLE:
+        options->fill_idle = true;
+        return 0;
     case OPTION_CO_RUN:
         options->co_run = true;
         return 0;
@@ -399,7 +403,7 @@ static error_t parse_plan(int key, char *text, struct argp_state *state)
         {"oversubscribe", OPTION_OVERSUBSCRIBE, NULL, 0, "more workers than CPUs may share them; flagged", 0}, \
         {"expect", OPTION_EXPECT, "N", 0, "wait for N workers that are started elsewhere", 0},                 \
         {"set", OPTION_SET, "KEY=VALUE", 0, "set a key of the sweep; repeatable", 0},                          \
-        {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); what does not fit is left out", 0},      \
+        {"budget", OPTION_BUDGET, "D", 0, "time for all groups (10m); the rest is left out", 0},               \
     {                                                                                                          \
         "seed", OPTION_SEED, "N", 0, "seed of orders and draws", 0                                             \
     }
@@ -409,13 +413,14 @@ static const struct argp_option run_options[] = {
     {"expect-timeout", OPTION_EXPECT_TIMEOUT, "D", 0, "how long to wait for workers (60s)", 1},
     {"listen", OPTION_LISTEN, "ENDPOINT", 0, "tcp://127.0.0.1:PORT or ipc://PATH, instead of a private one",
      1},
-    {"key", OPTION_KEY, "FILE", 0, "our key pair: who connects must have a key too (corefan keygen)", 1},
+    {"key", OPTION_KEY, "FILE", 0, "our key pair (keygen): who connects needs one too", 1},
     {"authorized-keys", OPTION_AUTHORIZED_KEYS, "DIR", 0, "public keys (*.pub) of workers to let in", 1},
     {"out", 'o', "DIR", 0, "where results go (runs/NAME-UTCSTAMP)", 1},
     {"resume", OPTION_RESUME, "DIR", 0, "go on with a run that was interrupted or killed", 1},
     {"format", OPTION_FORMAT, "FORMAT", 0, "what goes to stdout: text, json, csv ...", 1},
     {"events", OPTION_EVENTS, "FILE", 0, "what happens, as NDJSON; -: stdout", 1},
     {"progress", OPTION_PROGRESS, "HOW", 0, "auto, bar, plain or none; on stderr", 1},
+    {"fill-idle", OPTION_FILL_IDLE, NULL, 0, "keep measured CPUs busy while they are idle", 1},
     {"co-run", OPTION_CO_RUN, NULL, 0, "measure on CPUs that another run uses; flagged", 1},
     {"quiet", 'q', NULL, 0, "no progress, errors only", 1},
     {"verbose", 'v', NULL, 0, "say more on stderr", 1},

@@ -28,7 +28,7 @@ struct options_run {   /* of run and plan */
     size_t setting_count;
     enum progress_mode progress;
     const char *format; /* of what goes to stdout */
-    bool oversubscribe, co_run, quiet, verbose;
+    bool oversubscribe, fill_idle, co_run, quiet, verbose;
 };
 
 struct options_report {

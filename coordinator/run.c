@@ -8,6 +8,7 @@
 #include "coordinator/fleet/fleet.h"
 #include "coordinator/fleet/launch.h"
 #include "coordinator/host/environment.h"
+#include "coordinator/host/fill.h"
 #include "coordinator/host/hostlock.h"
 #include "coordinator/host/topology.h"
 #include "coordinator/plan/plan.h"
@@ -44,6 +45,7 @@ struct run {
     struct resume resume; /* of a run that was begun before; zeroed otherwise */
     struct store *store;
     struct launch *launch;
+    struct fill *fill; /* NULL: nobody asked for it */
     struct fleet *fleet;
     struct events *events; /* NULL: nobody wants any */
     struct progress progress;
@@ -107,6 +109,9 @@ static int check_options(const struct options_run *options, struct error *err)
     if (options->workers == 0 && options->cpus)
         return error_set(err, ERROR_USAGE,
                          "--cpus chooses CPUs of local workers, and --workers 0 starts none");
+    if (options->workers == 0 && options->fill_idle)
+        return error_set(err, ERROR_USAGE,
+                         "--fill-idle keeps CPUs of local workers busy, and --workers 0 starts none");
     if (options->authorized_keys && !options->key)
         return error_set(err, ERROR_USAGE,
                          "--authorized-keys needs --key FILE, our own pair (corefan keygen makes one)");
@@ -184,14 +189,23 @@ static int prepare(struct run *run, struct error *err)
     return check_processes(options, run->plan, err);
 }
 
+/* Each of them once; free() it. */
+static int64_t *measured_cpus(const struct topology *topology, size_t *ret_count)
+{
+    int64_t *cpus = memory_zeroed(topology->measured_count, sizeof *cpus);
+    size_t count = 0;
+    for (size_t i = 0; i < topology->measured_count && (i == 0 || topology->measured[i].cpu != cpus[0]); i++)
+        cpus[count++] = topology->measured[i].cpu; /* from then on they are shared, in turn */
+    *ret_count = count;
+    return cpus;
+}
+
 static int lock_cpus(struct run *run, struct error *err)
 {
     if (!run->topology)
         return 0;
-    size_t count = 0, workers = run->topology->measured_count;
-    scoped_free int64_t *cpus = memory_zeroed(workers, sizeof *cpus);
-    for (size_t i = 0; i < workers && (i == 0 || run->topology->measured[i].cpu != cpus[0]); i++)
-        cpus[count++] = run->topology->measured[i].cpu; /* from then on they are shared, in turn */
+    size_t count, workers = run->topology->measured_count;
+    scoped_free int64_t *cpus = measured_cpus(run->topology, &count);
     if (count < workers)
         log_line(LOG_WARNING,
                  "%zu workers share %zu CPU%s (--oversubscribe): they measure each other as well", workers,
@@ -335,7 +349,8 @@ static int open_store(struct run *run, int argc, char **argv, struct error *err)
         store_put_fact(run->store, "tool_version", COREFAN_VERSION, err) < 0 ||
         store_put_fact(run->store, "sweep", run->sweep->canonical, err) < 0 ||
         put_fact_time(run->store, "started_at", err) < 0 || put_fact_argv(run->store, argc, argv, err) < 0 ||
-        put_fact_cpus(run, err) < 0 || put_fact_budget(run, err) < 0)
+        put_fact_cpus(run, err) < 0 || put_fact_budget(run, err) < 0 ||
+        (run->options->fill_idle && store_put_fact(run->store, "fill_idle", "1", err) < 0))
         return -1;
     return run->environment ? store_put_fact(run->store, "environment", run->environment, err) : 0;
 }
@@ -371,9 +386,19 @@ static void show_progress(void *context, const struct schedule_progress *now)
     progress_show(&run->progress, &state);
 }
 
+static int64_t cpu_of_slot(const struct run *run, int64_t slot)
+{
+    return run->topology->measured[slot / run->plan->runtime_count].cpu;
+}
+
 static void tell_action(void *context, const struct schedule_action *action)
 {
-    events_action(((struct run *)context)->events, action);
+    struct run *run = context;
+    events_action(run->events, action);
+    if (run->fill && action->kind == SCHEDULE_OCCUPY)
+        fill_occupy(run->fill, cpu_of_slot(run, action->slot));
+    if (run->fill && action->kind == SCHEDULE_VACATE)
+        fill_vacate(run->fill, cpu_of_slot(run, action->slot));
 }
 
 static int open_fleet(struct run *run, struct error *err)
@@ -416,6 +441,15 @@ static int launch_workers(struct run *run, struct error *err)
                 return -1;
     fleet_watch(run->fleet, run->launch);
     return 0;
+}
+
+static int fill_idle_cpus(struct run *run, struct error *err)
+{
+    if (!run->options->fill_idle)
+        return 0;
+    size_t count;
+    scoped_free int64_t *cpus = measured_cpus(run->topology, &count);
+    return fill_new(cpus, count, &run->fill, err);
 }
 
 /* Ours are the coordinator's threads: off the measured CPUs, where there are others. */
@@ -467,7 +501,7 @@ static int start(struct run *run, int argc, char **argv, struct error *err)
 {
     if (lock_cpus(run, err) < 0 || open_store(run, argc, argv, err) < 0)
         return -1;
-    if (open_fleet(run, err) < 0 || launch_workers(run, err) < 0) {
+    if (open_fleet(run, err) < 0 || launch_workers(run, err) < 0 || fill_idle_cpus(run, err) < 0) {
         discard_store(run);
         return -1;
     }
@@ -558,6 +592,7 @@ static int conclude(struct run *run, FILE *out, struct error *err)
 static void run_release(struct run *run)
 {
     progress_end(&run->progress);
+    fill_free(run->fill);
     fleet_close(run->fleet);
     events_close(run->events);
     launch_free(run->launch);

@@ -135,6 +135,9 @@ static void act(struct fleet *fleet, const struct schedule_action *action)
         if (fleet->launch)
             launch_renew(fleet->launch, action->slot, clock_monotonic_ns());
         break;
+    case SCHEDULE_OCCUPY:
+    case SCHEDULE_VACATE: /* for on_action alone */
+        break;
     case SCHEDULE_LOG:
         log_line((enum log_level)action->level, "%s", action->text);
         break;

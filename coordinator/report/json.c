@@ -475,6 +475,7 @@ static json_t *run_object(const struct summary *summary)
     put_integer(object, "cells_incomplete", summary->cells_incomplete);
     put_integer(object, "cores_measured", summary->cores_measured);
     put_figure(object, "budget_ns", &summary->budget_ns, NS);
+    (void)json_object_set_new(object, "fill_idle", json_boolean(summary->fill_idle));
     if (summary->reserved_cpus)
         (void)json_object_set_new(object, "reserved_cpus", text(summary->reserved_cpus));
     else

@@ -199,6 +199,8 @@ static void print_places(FILE *out, const struct summary *summary)
         line_add(&line, "; cpu %s reserved for corefan itself", summary->reserved_cpus);
     else if (summary->reserved_cpus)
         line_add(&line, "; none reserved for corefan itself, so it works between rounds only");
+    if (summary->fill_idle)
+        line_add(&line, "; idle ones kept busy (--fill-idle)");
     line_add(&line, ".");
     line_print(&line, out);
 }

@@ -101,6 +101,8 @@ struct schedule_event {
     X(REGISTERED)      /* slot: its worker is here */                                                        \
     X(KILL)            /* slot: end its process; the launcher starts the next one */                         \
     X(RENEW)           /* slot: its worker was told to end; start the next one, this is no failure */        \
+    X(OCCUPY)          /* slot: its worker was given something to measure */                                 \
+    X(VACATE)          /* slot: no more; as often as OCCUPY */                                               \
     X(LOG)             /* level, text */
 
 enum schedule_action_kind {

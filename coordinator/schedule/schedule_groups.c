@@ -462,6 +462,12 @@ static bool members_can(struct schedule *schedule, struct attempt *attempt)
     return true;
 }
 
+static void tell_slot(struct schedule *schedule, enum schedule_action_kind kind, const struct worker *worker)
+{
+    if (worker->slot != WIRE_NULL)
+        schedule_act(schedule, kind)->slot = worker->slot;
+}
+
 static void attempt_start(struct schedule *schedule, struct attempt *attempt)
 {
     struct group *group = attempt->group;
@@ -478,6 +484,7 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
         struct worker *worker = attempt->members[i];
         worker->attempt = attempt;
         worker->runtime = i / (size_t)group->plan->cores;
+        tell_slot(schedule, SCHEDULE_OCCUPY, worker);
         schedule_assign(schedule, worker);
     }
     effort_open(schedule, attempt);
@@ -725,8 +732,9 @@ static bool turn_next(struct attempt *attempt)
 
 /* -- the end of an attempt ---------------------------------------------------------------------------------- */
 
-static void worker_release(struct worker *worker)
+static void worker_release(struct schedule *schedule, struct worker *worker)
 {
+    tell_slot(schedule, SCHEDULE_VACATE, worker);
     worker->attempt = NULL;
     worker->lease_until_ns = 0;
     free(worker->next_block);
@@ -745,7 +753,7 @@ static void attempt_unlink(struct schedule *schedule, struct attempt *attempt)
         schedule->attempts = attempt->next;
     for (size_t i = 0; i < attempt->member_count; i++)
         if (attempt->members[i])
-            worker_release(attempt->members[i]);
+            worker_release(schedule, attempt->members[i]);
     for (size_t i = 0; i < attempt->host_count; i++) {
         attempt->hosts[i]->attempt = NULL;
         schedule_look_at(schedule, attempt->hosts[i]);
@@ -874,12 +882,12 @@ void schedule_member_settled(struct schedule *schedule, struct worker *worker)
     attempt_settle(schedule, attempt);
 }
 
-static void member_drop(struct attempt *attempt, struct worker *worker)
+static void member_drop(struct schedule *schedule, struct attempt *attempt, struct worker *worker)
 {
     for (size_t i = 0; i < attempt->member_count; i++)
         if (attempt->members[i] == worker)
             attempt->members[i] = NULL;
-    worker_release(worker);
+    worker_release(schedule, worker);
 }
 
 /* the worker's state is LOST or WEDGED already */
@@ -888,7 +896,7 @@ void schedule_member_gone(struct schedule *schedule, struct worker *worker, cons
     struct attempt *attempt = worker->attempt;
     if (!attempt)
         return;
-    member_drop(attempt, worker);
+    member_drop(schedule, attempt, worker);
     if (attempt->voided) {
         attempt->aborting_count = 0;
         for (size_t i = 0; i < attempt->member_count; i++)

@@ -74,6 +74,10 @@ static int load_elapsed(struct store *store, struct summary *summary, struct err
     if (store_get_fact(store, "budget_ns", &budget, err) < 0)
         return -1;
     summary->budget_ns = budget ? figure((double)strtoll(budget, NULL, 10)) : no_figure("no_budget");
+    scoped_free char *fill_idle = NULL;
+    if (store_get_fact(store, "fill_idle", &fill_idle, err) < 0)
+        return -1;
+    summary->fill_idle = fill_idle != NULL;
     summary->elapsed_ns = stored ? figure((double)strtoll(stored, NULL, 10)) : no_figure("not_stored");
     return 0;
 }

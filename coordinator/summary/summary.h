@@ -352,6 +352,7 @@ struct summary {
         *tool_version;      /* "" when not stored */
     char *argv_json;        /* array, or NULL */
     char *environment_json; /* array, or NULL */
+    bool fill_idle;         /* measured CPUs were kept busy while only others were measured */
     char *reserved_cpus;    /* a CPU list, "" for none, or NULL when not stored */
 
     struct summary_worker *workers;

@@ -4,6 +4,7 @@ Results and Trouble ask something of the workers too: they run for each kind of 
 """
 import json
 import os
+import resource
 import signal
 import sqlite3
 import time
@@ -102,6 +103,21 @@ class Results(EndToEnd):
         self.assertIn("2 workers share 1 CPU ", done.err)
         self.assertEqual({cell["cores"]: "oversubscribed" in cell["flags"] for cell in self.summary()["cells"]},
                          {1: False, 2: True})
+
+    def test_idle_cpus_are_kept_busy_when_asked(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("two CPUs are wanted, one of them idle")
+        sweep = "name: g\nrounds: 20\narms: [gather]\nmatrix: [{job: sleep, fanout: 3, delay: 10ms}]\n"
+        used = []
+        for out, more in (("plain", ()), ("filled", ("--fill-idle",))):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = self.run_sweep(sweep, "--workers", "2", *more, out=out)
+            self.assertEqual(done.code, 0, done.err)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used.append(after.ru_utime - before.ru_utime)
+            self.assertEqual(json.loads((self.scratch / out / "summary.json").read_text())["run"]["fill_idle"], bool(more))
+            self.assertEqual("idle ones kept busy" in done.out, bool(more))
+        self.assertGreater(used[1], used[0])  # 0.4 s of waiting, on one CPU at a time
 
     def test_placement_is_part_of_what_is_measured(self):
         cpu = min(os.sched_getaffinity(0))
@@ -306,6 +322,7 @@ class BadInput(EndToEnd):
             (("run", sweep, "--set", "cores=5000"), "5000"),
             (("run", sweep, "--set", "placement=sprea"), "spread"),
             (("run", sweep, "--set", "placement=4096"), "placement '4096': cpu 4096 does not exist"),
+            (("run", sweep, "--workers", "0", "--expect", "1", "--listen", "ipc:///tmp/x", "--fill-idle"), "--fill-idle"),
             (("run", sweep, "--set", "placement=0,"), "a list of CPUs such as 0,2-5, not"),
             (("run", sweep, "--set", "placement=0", "--cpus", "0"), "--cpus"),
             (("run", sweep, "--set", "placement=spread", "--workers", "0", "--expect", "1", "--listen", "ipc:///tmp/x"),

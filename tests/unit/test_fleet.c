@@ -63,6 +63,7 @@ struct sim {
     int64_t stored_group, stored_attempt, stored_go, stored_part; /* the last result */
     char story[700];
     int64_t killed_slot;
+    int occupied[MAX_PEERS];     /* slots */
     int64_t renewing[MAX_PEERS]; /* places whose next process has not been started */
     int renewing_count;
     int64_t order[MAX_CELLS]; /* groups as they ended, in whatever way */
@@ -266,6 +267,12 @@ static void take_action(struct sim *sim, const struct schedule_action *action)
         break;
     case SCHEDULE_KILL:
         sim->killed_slot = action->slot;
+        break;
+    case SCHEDULE_OCCUPY:
+        assert_int_equal(sim->occupied[action->slot]++, 0);
+        break;
+    case SCHEDULE_VACATE:
+        assert_int_equal(sim->occupied[action->slot]--, 1);
         break;
     case SCHEDULE_RENEW:
         assert_true(sim->renewing_count < MAX_PEERS);
@@ -501,6 +508,8 @@ static struct schedule_progress progress_of(const struct sim *sim)
 /* Every cell has exactly `cores` rounds in each of its blocks. */
 static void check_complete(const struct sim *sim)
 {
+    for (int slot = 0; slot < MAX_PEERS; slot++)
+        assert_int_equal(sim->occupied[slot], 0);
     assert_int_equal(progress_of(sim).phase, SCHEDULE_OVER);
     assert_int_equal(progress_of(sim).groups_failed, 0);
     for (int64_t c = 0; c < sim->plan->cell_count; c++) {
