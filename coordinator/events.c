@@ -150,6 +150,10 @@ void events_action(struct events *events, const struct schedule_action *action)
     case SCHEDULE_STORE_LEAVE_OUT:
         tell_group(events, "group_left_out", action, action->text);
         break;
+    case SCHEDULE_STORE_DROP_CELL:
+        tell(events, "cell_left_out",
+             json_pack("{s:I, s:o}", "cell", (json_int_t)action->number, "reason", text(action->text)));
+        break;
     case SCHEDULE_STORE_EVENT:
         tell(events, "warning",
              json_pack("{s:o, s:o}", "kind", text(action->word), "text", text(action->text)));

@@ -110,6 +110,8 @@ static int do_store(struct fleet *fleet, const struct schedule_action *action, s
         return store_fail_group(store, action->group, action->text, err);
     case SCHEDULE_STORE_LEAVE_OUT:
         return store_leave_out_group(store, action->group, action->text, err);
+    case SCHEDULE_STORE_DROP_CELL:
+        return store_leave_out_cell(store, action->number, action->text, err);
     case SCHEDULE_STORE_RATE:
         return store_put_rate(store, action->number, action->rate_per_s, err);
     default:

@@ -53,7 +53,7 @@ struct plan_group {
     int64_t window_ns;     /* length of its rounds; 0: they are no windows */
     int64_t previous_rung; /* of its ladder: the group that must be over before; -1: none */
     bool
-        is_rung; /* of a ladder: left out when all its series were saturated on PLAN_SATURATED_RUNGS before */
+        is_rung; /* of a ladder: a series that was saturated on PLAN_SATURATED_RUNGS before has no part in it */
     uint64_t seed;       /* orders of its blocks */
     int64_t expected_ns; /* all blocks and warm-ups; rounds: auto: with PRECISION_FIRST_BLOCKS, the least */
 };

@@ -144,8 +144,7 @@ static void print_ladders(FILE *out, const struct plan *plan)
     for (int64_t i = 0; i < plan->cell_count; i++)
         parts |= plan->cells[i].rate_factor > 0;
     if (has_ladder(plan))
-        (void)fprintf(out,
-                      "A rung of a ladder is left out once all of its cells were saturated on %d below it.\n",
+        (void)fprintf(out, "An arm leaves its ladder once it was saturated on %d rungs.\n",
                       PLAN_SATURATED_RUNGS);
     if (parts)
         (void)fputs("Rates like 0.5x wait for the ladder that finds their ceiling.\n", out);

@@ -414,17 +414,25 @@ static json_t *precision_object(const struct summary *summary, size_t index)
     return object;
 }
 
-/* A rung of a ladder that was not measured since the core was saturated below it. */
-static json_t *left_out_object(const struct summary *summary, size_t index)
+static json_t *left_out_row(const struct summary_group *group, const char *id, const char *reason)
 {
-    const struct summary_group *group = &summary->groups[index];
-    if (!group->left_out)
-        return NULL;
     json_t *object = json_object();
     put_integer(object, "group", group->number);
     (void)json_object_set_new(object, "title", text(group->title));
-    put_text(object, "reason", group->reason, "not_stored");
+    put_text(object, "id", id, "whole_rung");
+    put_text(object, "reason", reason, "not_stored");
     return object;
+}
+
+/* A rung of a ladder, or an arm of one, that was not measured since the core was saturated below it. */
+static json_t *left_out_object(const struct summary *summary, size_t index)
+{
+    if (index < summary->left_out_count) {
+        const struct summary_left_out *cell = &summary->left_out[index];
+        return left_out_row(&summary->groups[cell->group], cell->id, cell->reason);
+    }
+    const struct summary_group *group = &summary->groups[index - summary->left_out_count];
+    return group->left_out ? left_out_row(group, NULL, group->reason) : NULL;
 }
 
 static void put_bound(json_t *object, const char *name, bool set, double value)
@@ -563,7 +571,7 @@ int report_json(const struct summary *summary, FILE *out)
     (void)fputs(",\n", out);
     dump_list("scalability", summary, summary->scalability_count, scalability_object, out);
     (void)fputs(",\n", out);
-    dump_list("left_out", summary, summary->group_count, left_out_object, out);
+    dump_list("left_out", summary, summary->left_out_count + summary->group_count, left_out_object, out);
     (void)fputs(",\n", out);
     dump_list("precision", summary, summary->precision_count, precision_object, out);
     (void)fputs(",\n", out);

@@ -652,6 +652,18 @@ static const struct column *columns_for(const struct summary_group *group)
     return group->stalls ? stall_columns : group->waits ? wait_columns : no_wait_columns;
 }
 
+static void print_arms_left_out(FILE *out, const struct summary *summary, const struct summary_group *group)
+{
+    for (size_t i = 0; i < summary->left_out_count; i++) {
+        const struct summary_left_out *cell = &summary->left_out[i];
+        struct line line = {.length = 0};
+        if (&summary->groups[cell->group] != group)
+            continue;
+        line_add(&line, "  %s on %s: left out, %s", cell->arm, cell->runtime, cell->reason);
+        line_print(&line, out);
+    }
+}
+
 static void print_group(FILE *out, const struct summary *summary, const struct summary_group *group)
 {
     struct line line = {.length = 0};
@@ -676,6 +688,7 @@ static void print_group(FILE *out, const struct summary *summary, const struct s
         (void)fputs(group->fails ? "when children fail:\n" : "when the time is up:\n", out);
         print_rows(out, summary, group, failure_columns);
     }
+    print_arms_left_out(out, summary, group);
     print_reasons(out, summary, group);
     print_lack(out, summary, group);
     print_precision(out, summary, group);

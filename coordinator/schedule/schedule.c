@@ -920,9 +920,9 @@ int64_t schedule_round_ns(const struct schedule *schedule)
 {
     int64_t longest_ns = 0;
     for (const struct attempt *attempt = schedule->attempts; attempt; attempt = attempt->next) {
-        const struct plan_group *plan = attempt->group->plan;
-        for (int64_t i = 0; i < plan->cell_count; i++) {
-            int64_t expected_ns = schedule->plan->cells[plan->cells[i]].expected_ns;
+        const struct group *group = attempt->group;
+        for (int64_t i = 0; i < group->cell_count; i++) {
+            int64_t expected_ns = schedule->plan->cells[group->cells[i]].expected_ns;
             longest_ns = expected_ns > longest_ns ? expected_ns : longest_ns;
         }
     }

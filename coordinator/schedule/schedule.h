@@ -18,8 +18,8 @@
  * With a budget, a group starts only if the least that it needs fits into the time that is left; what remains beyond
  * the least of all groups is shared by those with rounds: auto, by their expected cost.
  *
- * Ladders.  A rung waits for the one below it, and is left out once each of its series was saturated on
- * PLAN_SATURATED_RUNGS rungs; rates that are a part of a ceiling wait for the whole ladder: then they are numbers.
+ * Ladders.  A rung waits for the one below it.  A series leaves the ladder once it was saturated on
+ * PLAN_SATURATED_RUNGS rungs, and a rung that no series is left for is left out; rates that are a part of a ceiling wait for the whole ladder: then they are numbers.
  *
  * Rules.  A host (one boot id and host name) runs one group at a time.  A group's members are all ready before
  * the first `go`.  A result is stored before it is acknowledged, because the action to store precedes the one to
@@ -96,6 +96,7 @@ struct schedule_event {
     X(STORE_VOID)      /* group, attempt, text */                                                            \
     X(STORE_FAIL)      /* group, text */                                                                     \
     X(STORE_LEAVE_OUT) /* group, text: not measured, and that is no failure */                               \
+    X(STORE_DROP_CELL) /* number of a cell, text: the same for an arm of a group that is measured */         \
     X(STORE_RATE)      /* number of a cell, rate_per_s: what a part of a ceiling comes to */                 \
     X(STORE_EVENT)     /* word, text */                                                                      \
     X(REGISTERED)      /* slot: its worker is here */                                                        \

@@ -11,7 +11,7 @@
 
 int64_t effort_pass_ns(const struct group *group)
 {
-    return group->plan->expected_ns / group->plan->processes;
+    return group->expected_ns / group->plan->processes;
 }
 
 static int64_t needed_ns(const struct group *group)
@@ -133,11 +133,11 @@ void effort_take(struct attempt *attempt, const struct wire_result *result)
 /* The widest interval of all cells but the harness, for wall and CPU. */
 static double achieved(const struct schedule *schedule, const struct attempt *attempt)
 {
-    const struct plan_group *plan = attempt->group->plan;
+    const struct group *group = attempt->group;
     double widest = 0;
-    for (int64_t i = 0; i < plan->cell_count; i++) {
-        const struct effort_values *values = &attempt->values[i];
-        if (schedule->plan->cells[plan->cells[i]].harness)
+    for (int64_t i = 0; i < group->cell_count; i++) {
+        const struct effort_values *values = &attempt->values[group->cells[i] - group->plan->cells[0]];
+        if (schedule->plan->cells[group->cells[i]].harness)
             continue;
         struct stats_estimate wall = stats_median(values->wall_ns, values->count);
         struct stats_estimate cpu = stats_median(values->cpu_ns, values->count);

@@ -72,7 +72,7 @@ static size_t label_index(const struct schedule *schedule, const char *label)
 static bool shape_fits(const struct shape *shape, const struct group *group)
 {
     if (shape->cores != group->plan->cores || shape->fresh != (group->plan->processes > 1) ||
-        shape->label_count != (size_t)group->plan->runtime_count)
+        shape->label_count != group->slice_count)
         return false;
     for (size_t i = 0; i < shape->label_count; i++)
         if (shape->labels[i] != group->slices[i].label)
@@ -85,7 +85,7 @@ static size_t shape_of(struct schedule *schedule, const struct group *group)
     for (size_t i = 0; i < schedule->shape_count; i++)
         if (shape_fits(&schedule->shapes[i], group))
             return i;
-    size_t count = (size_t)group->plan->runtime_count;
+    size_t count = group->slice_count;
     struct shape shape = {.cores = group->plan->cores,
                           .fresh = group->plan->processes > 1,
                           .label_count = count,
@@ -102,19 +102,44 @@ static size_t shape_of(struct schedule *schedule, const struct group *group)
 /* cells of a group lie by runtime: cut them where the runtime changes */
 static void slices_make(struct schedule *schedule, struct group *group)
 {
-    const struct plan_group *plan = group->plan;
-    group->slices = memory_zeroed((size_t)plan->runtime_count, sizeof *group->slices);
-    size_t used = 0;
-    for (int64_t i = 0; i < plan->cell_count; i++) {
-        const struct plan_cell *cell = &schedule->plan->cells[plan->cells[i]];
+    group->slice_count = 0;
+    group->block_ns = 0;
+    for (int64_t i = 0; i < group->cell_count; i++) {
+        const struct plan_cell *cell = &schedule->plan->cells[group->cells[i]];
         size_t label = label_index(schedule, cell->runtime);
-        if (used == 0 || group->slices[used - 1].label != label)
-            group->slices[used++] = (struct slice){.label = label, .cells = &plan->cells[i]};
-        struct slice *slice = &group->slices[used - 1];
-        schedule->cell_position[plan->cells[i]] = slice->cell_count++;
+        if (group->slice_count == 0 || group->slices[group->slice_count - 1].label != label)
+            group->slices[group->slice_count++] = (struct slice){.label = label, .cells = &group->cells[i]};
+        struct slice *slice = &group->slices[group->slice_count - 1];
+        schedule->cell_position[group->cells[i]] = slice->cell_count++;
         slice->block_ns += cell->expected_ns;
         group->block_ns += cell->expected_ns;
     }
+    group->shape = shape_of(schedule, group);
+}
+
+static void group_open(struct schedule *schedule, struct group *group, const struct plan_group *plan)
+{
+    size_t cells = (size_t)plan->cell_count;
+    group->plan = plan;
+    group->next = group->newest = -1;
+    group->expected_ns = plan->expected_ns;
+    group->slices = memory_zeroed((size_t)plan->runtime_count, sizeof *group->slices);
+    group->cells = memory_zeroed(cells, sizeof *group->cells);
+    group->cell_count = plan->cell_count;
+    memcpy(group->cells, plan->cells, cells * sizeof *group->cells);
+    slices_make(schedule, group);
+}
+
+void schedule_keep_cells(struct schedule *schedule, struct group *group, int64_t count)
+{
+    int64_t block_ns = group->block_ns, expected_ns = group->expected_ns;
+    effort_count(schedule, group, -1);
+    group->cell_count = count;
+    slices_make(schedule, group);
+    double part = block_ns > 0 ? (double)group->block_ns / (double)block_ns : 1;
+    group->expected_ns = (int64_t)((double)expected_ns * part);
+    schedule->done_ns += expected_ns - group->expected_ns;
+    effort_count(schedule, group, 1);
 }
 
 static void shape_append(struct schedule *schedule, int64_t number)
@@ -176,10 +201,7 @@ void schedule_groups_begin(struct schedule *schedule, const struct schedule_past
     schedule->cell_position = memory_zeroed((size_t)plan->cell_count, sizeof *schedule->cell_position);
     for (int64_t i = 0; i < plan->group_count; i++) {
         struct group *group = &schedule->groups[i];
-        group->plan = &plan->groups[i];
-        group->next = group->newest = -1;
-        slices_make(schedule, group);
-        group->shape = shape_of(schedule, group);
+        group_open(schedule, group, &plan->groups[i]);
         group->earlier = past ? past[i].attempts : 0;
         if (past && past[i].done) {
             group->status = GROUP_DONE;
@@ -212,6 +234,7 @@ void schedule_groups_free(struct schedule *schedule)
     }
     for (int64_t i = 0; schedule->groups && i < schedule->plan->group_count; i++) {
         free(schedule->groups[i].slices);
+        free(schedule->groups[i].cells);
         free(schedule->groups[i].story);
     }
     for (size_t i = 0; i < schedule->shape_count; i++)
@@ -229,16 +252,16 @@ const struct slice *schedule_slice_of(const struct worker *worker)
 
 int64_t schedule_attempt_done_ns(const struct attempt *attempt)
 {
-    const struct plan_group *plan = attempt->group->plan;
-    int64_t total = (attempt->batch_end - attempt->first_block) * plan->cell_count, rounds;
-    if (plan->runtime_count == 1 && plan->cores == 1)
-        rounds = (attempt->block - attempt->first_block) * plan->cell_count +
+    const struct group *group = attempt->group;
+    int64_t total = (attempt->batch_end - attempt->first_block) * group->cell_count, rounds;
+    if (group->slice_count == 1 && group->plan->cores == 1)
+        rounds = (attempt->block - attempt->first_block) * group->cell_count +
                  (attempt->members[0] ? attempt->members[0]->rounds_done : 0);
     else
-        rounds = attempt->turns_done * plan->cell_count / plan->runtime_count;
+        rounds = attempt->turns_done * group->cell_count / (int64_t)group->slice_count;
     if (rounds > total)
         rounds = total;
-    double pass_ns = (double)effort_pass_ns(attempt->group);
+    double pass_ns = (double)effort_pass_ns(group);
     return total > 0 ? (int64_t)(pass_ns * (double)rounds / (double)total) : 0;
 }
 
@@ -413,6 +436,14 @@ void schedule_leave_out(struct schedule *schedule, struct group *group, const ch
     end_untimed(schedule, group, SCHEDULE_STORE_LEAVE_OUT, LOG_DEBUG, "left out", why);
 }
 
+void schedule_leave_out_cell(struct schedule *schedule, int64_t cell, const char *why)
+{
+    struct schedule_action *action = schedule_act(schedule, SCHEDULE_STORE_DROP_CELL);
+    action->number = cell;
+    action->text = memory_text(why);
+    schedule_log(schedule, LOG_DEBUG, "%s left out: %s", schedule->plan->cells[cell].id, why);
+}
+
 void schedule_fail_group(struct schedule *schedule, struct group *group, const char *why)
 {
     end_untimed(schedule, group, SCHEDULE_STORE_FAIL, LOG_WARNING, "given up", why);
@@ -493,12 +524,12 @@ static void attempt_start(struct schedule *schedule, struct attempt *attempt)
 static struct attempt *attempt_new(struct group *group)
 {
     struct attempt *attempt = memory_zeroed(1, sizeof *attempt);
-    size_t runtimes = (size_t)group->plan->runtime_count;
+    size_t runtimes = group->slice_count;
     attempt->group = group;
     attempt->member_count = runtimes * (size_t)group->plan->cores;
     attempt->members = memory_zeroed(attempt->member_count, sizeof *attempt->members);
     attempt->runtime_order = memory_zeroed(runtimes, sizeof *attempt->runtime_order);
-    attempt->cell_order = memory_zeroed((size_t)group->plan->cell_count, sizeof *attempt->cell_order);
+    attempt->cell_order = memory_zeroed((size_t)group->cell_count, sizeof *attempt->cell_order);
     return attempt;
 }
 
@@ -613,8 +644,10 @@ static void start_across_hosts(struct schedule *schedule)
         struct shape *shape = &schedule->shapes[s];
         if (shape->head < 0 || shape->fresh || some_host_has(schedule, shape))
             continue;
-        while (shape->head >= 0 && !effort_admits(schedule, &schedule->groups[shape->head]))
+        while (shape->head >= 0 && !effort_admits(schedule, &schedule->groups[shape->head])) {
             drop_first(schedule, shape);
+            shape = &schedule->shapes[s]; /* what waited for the group may have brought a shape of its own */
+        }
         if (shape->head < 0)
             continue;
         struct attempt *attempt = attempt_new(&schedule->groups[shape->head]);
@@ -699,7 +732,7 @@ static void send_go(struct schedule *schedule, struct worker *worker, int64_t bl
 static void turn_begin(struct schedule *schedule, struct attempt *attempt)
 {
     const struct plan_group *plan = attempt->group->plan;
-    size_t cores = (size_t)plan->cores, runtimes = (size_t)plan->runtime_count;
+    size_t cores = (size_t)plan->cores, runtimes = attempt->group->slice_count;
     if (attempt->runtime_turn == 0 && attempt->cell_turn == 0)
         shuffled(attempt->runtime_order, runtimes, plan->seed, RUNTIME_STREAM + (uint64_t)attempt->block);
     size_t runtime = attempt->runtime_order[attempt->runtime_turn];
@@ -722,10 +755,10 @@ static bool turn_next(struct attempt *attempt)
         return true;
     attempt->cell_turn = 0;
     attempt->turns_done++;
-    if (++attempt->runtime_turn < (size_t)plan->runtime_count)
+    if (++attempt->runtime_turn < attempt->group->slice_count)
         return true;
     attempt->runtime_turn = 0;
-    bool whole_batch = plan->cores == 1 && plan->runtime_count == 1;
+    bool whole_batch = plan->cores == 1 && attempt->group->slice_count == 1;
     attempt->block = whole_batch ? attempt->batch_end : attempt->block + 1;
     return attempt->block < attempt->batch_end;
 }

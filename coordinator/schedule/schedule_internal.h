@@ -76,14 +76,18 @@ enum group_status { GROUP_WAITING, GROUP_UNDER_WAY, GROUP_DONE, GROUP_FAILED };
 /* The cells of one runtime of a group. */
 struct slice {
     size_t label;
-    int64_t *cells; /* numbers; borrowed from the plan */
+    const int64_t *cells; /* numbers; borrowed from the group */
     size_t cell_count;
     int64_t block_ns; /* one round of each */
 };
 
 struct group {
     const struct plan_group *plan;
+    int64_t *cells; /* those of the plan, without those that are left out */
+    int64_t cell_count;
+    int64_t expected_ns; /* of them */
     struct slice *slices;
+    size_t slice_count;
     enum group_status status;
     int64_t attempts;
     int64_t earlier;   /* attempts of a coordinator before this one */
@@ -233,6 +237,10 @@ void schedule_groups_begin(struct schedule *schedule, const struct schedule_past
                            const struct schedule_load *loads);
 void schedule_release(struct schedule *schedule, struct group *group); /* waits no more: into its queue */
 void schedule_leave_out(struct schedule *schedule, struct group *group, const char *why);
+void schedule_leave_out_cell(struct schedule *schedule, int64_t cell, const char *why);
+/* Of a group that waits no more and is in no queue yet: the first `count` of its cells are all that it has.  There may be
+ * a shape more afterwards, so pointers to shapes no longer hold. */
+void schedule_keep_cells(struct schedule *schedule, struct group *group, int64_t count);
 void schedule_fail_group(struct schedule *schedule, struct group *group, const char *why);
 void schedule_groups_free(struct schedule *schedule);
 void schedule_look_at(struct schedule *schedule, struct peer_host *host);

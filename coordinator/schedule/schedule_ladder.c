@@ -1,6 +1,10 @@
 /* Which groups wait for others: the rungs of a ladder for the one below, parts of ceilings for the whole ladder. */
 #include "coordinator/schedule/schedule_internal.h"
 
+#include <string.h>
+
+#define SATURATED_AT "saturated at K=%lld"
+
 static bool is_part(const struct plan_cell *cell)
 {
     return cell->rate_factor > 0 && cell->series >= 0;
@@ -84,20 +88,46 @@ static void learn(struct schedule *schedule, const struct group *group)
 
 /* ---- what follows for those that waited ---- */
 
-/* Clients at which all that the rung would measure was saturated for the second time; 0: something is not yet. */
+/* Clients at which the arm of this cell was saturated for the second time; 0: it is not yet. */
+static int64_t cell_saturated_at(const struct schedule *schedule, const struct plan_cell *cell)
+{
+    if (!is_of_ladder(cell) || schedule->series[cell->series].saturated_rungs < PLAN_SATURATED_RUNGS)
+        return 0;
+    return schedule->series[cell->series].saturated_at;
+}
+
+/* The same of all that the rung would measure; 0: something is not saturated yet. */
 static int64_t saturated_at(const struct schedule *schedule, const struct group *group)
 {
     int64_t clients = 0;
     for (int64_t i = 0; group->plan->is_rung && i < group->plan->cell_count; i++) {
         const struct plan_cell *cell = cell_at(schedule, group, i);
-        if (cell->harness)
-            continue;
-        if (!is_of_ladder(cell) || schedule->series[cell->series].saturated_rungs < PLAN_SATURATED_RUNGS)
+        int64_t at = cell->harness ? clients : cell_saturated_at(schedule, cell);
+        if (at == 0)
             return 0;
-        const struct series *series = &schedule->series[cell->series];
-        clients = series->saturated_at > clients ? series->saturated_at : clients;
+        clients = at > clients ? at : clients;
     }
     return clients;
+}
+
+/* The rung goes on without the arms that are; a runtime's harness, which comes last of its cells, goes with the last arm. */
+static void leave_out_saturated(struct schedule *schedule, struct group *group)
+{
+    const struct plan_cell *last = NULL;
+    int64_t kept = 0;
+    for (int64_t i = 0; group->plan->is_rung && i < group->plan->cell_count; i++) {
+        const struct plan_cell *cell = cell_at(schedule, group, i);
+        int64_t clients = cell->harness ? 0 : cell_saturated_at(schedule, cell);
+        if (clients > 0) {
+            scoped_free char *why = memory_format(SATURATED_AT, (long long)clients);
+            schedule_leave_out_cell(schedule, cell->spec.cell, why);
+        } else if (!cell->harness || (last && strcmp(last->runtime, cell->runtime) == 0)) {
+            group->cells[kept++] = cell->spec.cell;
+            last = cell;
+        }
+    }
+    if (group->plan->is_rung && kept < group->cell_count)
+        schedule_keep_cells(schedule, group, kept);
 }
 
 static void put_rate(struct schedule *schedule, const struct plan_cell *cell, double per_s)
@@ -144,12 +174,13 @@ static void release_if_free(struct schedule *schedule, struct group *group)
     int64_t clients = saturated_at(schedule, group);
     group->held = false;
     if (clients > 0) {
-        scoped_free char *why = memory_format("saturated at K=%lld", (long long)clients);
+        scoped_free char *why = memory_format(SATURATED_AT, (long long)clients);
         schedule_leave_out(schedule, group, why);
     } else if (has_parts(schedule, group) && !put_rates(schedule, group)) {
         schedule_fail_group(schedule, group,
                             "no rung of the ladder was measured, so its ceiling is not known");
     } else {
+        leave_out_saturated(schedule, group);
         schedule_release(schedule, group);
     }
 }

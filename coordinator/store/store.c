@@ -43,7 +43,7 @@ static const char schema_sql[] =
     "  phase TEXT, rate_per_s REAL NOT NULL, rate_factor REAL, arrivals TEXT, duration_ns INTEGER NOT NULL, "
     "warmup INTEGER NOT NULL,"
     "  timeout_ns INTEGER NOT NULL, calibrated INTEGER NOT NULL, gc TEXT, fail TEXT, stall TEXT, params "
-    "TEXT);"
+    "TEXT, left_out TEXT);"
     "CREATE INDEX cells_by_group ON cells(group_number);"
     "CREATE TABLE ready("
     "  group_number INTEGER NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL REFERENCES "
@@ -90,6 +90,7 @@ enum {
     CLOSE_GROUP,
     PUT_EVENT,
     PUT_RATE,
+    LEAVE_OUT_CELL,
     GET_GROUP,
     STATEMENT_COUNT
 };
@@ -125,6 +126,7 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
     [CLOSE_GROUP] = "UPDATE groups SET state = ?2, attempt = ?3, reason = ?4 WHERE number = ?1",
     [PUT_EVENT] = "INSERT INTO events VALUES(?, ?, ?)",
     [PUT_RATE] = "UPDATE cells SET rate_per_s = ?2 WHERE number = ?1",
+    [LEAVE_OUT_CELL] = "UPDATE cells SET left_out = ?2 WHERE number = ?1",
     [GET_GROUP] = "SELECT state, (SELECT count(*) FROM attempts WHERE group_number = ?1) FROM groups"
                   " WHERE number = ?1",
 };
@@ -930,6 +932,14 @@ int store_leave_out_group(struct store *store, int64_t group, const char *reason
     return finish(store, close_group(store, group, "left_out", WIRE_NULL, reason, err), err);
 }
 
+static int update_cell(struct store *store, sqlite3_stmt *stmt, int64_t cell, struct error *err)
+{
+    int result = perform(store, stmt, err);
+    if (result == 0 && sqlite3_changes(store->db) == 0)
+        result = error_set(err, ERROR_INTERNAL, "cell %lld is not in '%s'", (long long)cell, store->path);
+    return finish(store, result, err);
+}
+
 int store_put_rate(struct store *store, int64_t cell, double rate_per_s, struct error *err)
 {
     sqlite3_stmt *stmt = statement(store, PUT_RATE, err);
@@ -938,10 +948,18 @@ int store_put_rate(struct store *store, int64_t cell, double rate_per_s, struct 
     int index = 0;
     bind_integer(stmt, &index, cell);
     bind_real(stmt, &index, rate_per_s);
-    int result = perform(store, stmt, err);
-    if (result == 0 && sqlite3_changes(store->db) == 0)
-        result = error_set(err, ERROR_INTERNAL, "cell %lld is not in '%s'", (long long)cell, store->path);
-    return finish(store, result, err);
+    return update_cell(store, stmt, cell, err);
+}
+
+int store_leave_out_cell(struct store *store, int64_t cell, const char *reason, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(store, LEAVE_OUT_CELL, err);
+    if (!stmt || begin(store, err) < 0)
+        return -1;
+    int index = 0;
+    bind_integer(stmt, &index, cell);
+    bind_text(stmt, &index, reason);
+    return update_cell(store, stmt, cell, err);
 }
 
 int store_get_group(struct store *store, int64_t group, struct store_group_state *ret, struct error *err)

@@ -67,6 +67,9 @@ int store_fail_group(struct store *store, int64_t group, const char *reason, str
 /* The group is not measured, and that is no failure: a rung beyond saturation.  State left_out. */
 int store_leave_out_group(struct store *store, int64_t group, const char *reason, struct error *err);
 
+/* The same for an arm of a group whose other arms are measured. */
+int store_leave_out_cell(struct store *store, int64_t cell, const char *reason, struct error *err);
+
 /* What the rate of a cell comes to that is a part of a measured ceiling. */
 int store_put_rate(struct store *store, int64_t cell, double rate_per_s, struct error *err);
 
@@ -110,6 +113,7 @@ struct store_cell {
     int64_t cores, rounds, processes;
     bool harness;
     double rate_factor; /* the rate is this part of a measured ceiling; 0: it is a number */
+    char *left_out;     /* why it was not measured, and that is no failure; NULL without */
     struct wire_cell spec;
 };
 

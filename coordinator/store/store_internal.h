@@ -9,7 +9,7 @@
 /* Version of the schema below.  A file with a higher one is refused by name. */
 #define STORE_SCHEMA_VERSION 3 /* raise it with every change of a table; docs/schema.md tells what changed */
 
-#define STORE_STATEMENTS 16
+#define STORE_STATEMENTS 17
 
 struct store {
     sqlite3 *db;

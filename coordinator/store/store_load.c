@@ -222,6 +222,7 @@ static void take_cell(struct query *query, void *into)
     cell->spec.fail = take_fail(query);
     cell->spec.stall = take_stall(query);
     cell->spec.params = take_pairs(query);
+    cell->left_out = take_text(query);
 }
 
 static void take_worker(struct query *query, void *into)
@@ -286,7 +287,7 @@ static const char cells_sql[] =
     "SELECT number, group_number, id, runtime, cores, rounds, processes, harness, arm, job, fanout, "
     "delay_ns, wait,"
     " clients, phase, rate_per_s, rate_factor, arrivals, duration_ns, warmup, timeout_ns, calibrated, gc, "
-    "fail, stall, params"
+    "fail, stall, params, left_out"
     " FROM cells ORDER BY number";
 
 static const char workers_sql[] = "SELECT number, instance, runtime, label, host, boot_id, pid, slot, cpu, "

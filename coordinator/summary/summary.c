@@ -322,20 +322,34 @@ static int compare_places(const void *a, const void *b)
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
+static void note_left_out(const struct store_cell *cell, struct summary *summary)
+{
+    summary->left_out[summary->left_out_count++] = (struct summary_left_out){.group = (size_t)cell->group,
+                                                                             .id = cell->id,
+                                                                             .arm = cell->spec.arm,
+                                                                             .runtime = cell->runtime,
+                                                                             .reason = cell->left_out};
+}
+
 static int fill_groups(struct store *store, const struct store_run *run, struct summary *summary,
                        struct error *err)
 {
     scoped_free const struct store_cell **order = memory_zeroed(run->cell_count + 1, sizeof *order);
+    size_t count = 0;
+    summary->left_out = memory_zeroed(run->cell_count + 1, sizeof *summary->left_out);
     for (size_t i = 0; i < run->cell_count; i++)
-        order[i] = &run->cells[i];
-    qsort(order, run->cell_count, sizeof *order, compare_places);
+        if (run->cells[i].left_out)
+            note_left_out(&run->cells[i], summary);
+        else
+            order[count++] = &run->cells[i];
+    qsort(order, count, sizeof *order, compare_places);
     summary->groups = memory_zeroed(run->group_count + 1, sizeof *summary->groups);
     summary->cells = memory_zeroed(run->cell_count + 1, sizeof *summary->cells);
     summary->scaling = memory_zeroed(run->cell_count + 1, sizeof *summary->scaling);
     size_t first = 0;
     for (size_t i = 0; i < run->group_count; i++) {
         struct group_cells of = {order + first, 0};
-        for (; first < run->cell_count && order[first]->group == run->groups[i].number; first++)
+        for (; first < count && order[first]->group == run->groups[i].number; first++)
             of.count++;
         if (fill_group(store, &run->groups[i], of, summary, err) < 0)
             return -1;
@@ -428,6 +442,7 @@ void summary_free(struct summary *summary)
     free(summary->workers);
     free(summary->groups);
     free(summary->cells);
+    free(summary->left_out);
     free(summary->scaling);
     free(summary->scalability);
     free(summary->findings);

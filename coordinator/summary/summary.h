@@ -195,6 +195,12 @@ struct summary_cell {
     size_t value_count;
 };
 
+/* An arm that left its ladder below this rung, of which others were measured. */
+struct summary_left_out {
+    size_t group;
+    const char *id, *arm, *runtime, *reason;
+};
+
 struct summary_group {
     int64_t number;
     const char *title;
@@ -358,6 +364,8 @@ struct summary {
     struct summary_worker *workers;
     struct summary_group *groups;
     struct summary_cell *cells;
+    struct summary_left_out *left_out; /* arms; whole rungs are groups */
+    size_t left_out_count;
     struct summary_scaling *scaling;
     struct summary_scalability *scalability;
     size_t scalability_count;

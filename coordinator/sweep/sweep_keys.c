@@ -143,7 +143,7 @@ static const struct sweep_key stall_keys[] = {
 
 static const struct sweep_key ladder_keys[] = {
     [SWEEP_LADDER_MOST] = {.name = "ladder",
-                           .help = "1, 2, 4, ... up to this many, or until two rungs were saturated",
+                           .help = "1, 2, 4, ... up to this many, or until an arm was saturated on two rungs",
                            .type = SWEEP_TYPE_COUNT,
                            .required = true,
                            .least = 2,

@@ -116,7 +116,10 @@ class Load(harness.EndToEnd):
         clients = sorted({cell["clients"] for cell in ladder})
         for cell in ladder:
             self.assertGreater(cell["busy_x"], 0.5, cell["id"])
-        left_out = [entry["reason"] for entry in summary["left_out"]]
+        left_out = [entry["reason"] for entry in summary["left_out"] if not entry["id"]]
+        arms = [entry["id"] for entry in summary["left_out"] if entry["id"]]
+        self.assertEqual(len(ladder) + len(arms) + 2 * len(left_out), 2 * 5)
+        self.assertFalse(set(arms) & set(cells))
         saturated = [K for K in clients if all(c["saturated"] for c in ladder if c["clients"] == K)]
         self.assertEqual(len(clients) + len(left_out), 5)
         if len(saturated) >= 2:  # a host where somebody else runs too may keep the worker from its CPU

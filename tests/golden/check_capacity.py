@@ -167,6 +167,9 @@ def main():
            [(*job, arm) for job in (("sleep", 40, 10**7), ("noop", 2, 0), ("sleep", 20, 10**7), ("sleep", 20, 10**8))
             for arm in RULE], "capacity: rows")
     check_scaling(summary)
+    left_out = "asyncio/taskgroup/sleep/n=40/delay=10ms/cores=1/clients=256/duration=2s"
+    expect([(row["id"], row["reason"]) for row in summary["left_out"]] == [(left_out, "saturated at K=32")], "left out")
+    expect(left_out not in [cell["id"] for cell in summary["cells"]], "left out and yet a cell")
     for row in summary["capacity"]:
         check_row(row, f"{row['job']} {row['arm']}")
         if row["fanout"] == 40:

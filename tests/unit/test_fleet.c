@@ -69,6 +69,7 @@ struct sim {
     int64_t order[MAX_CELLS]; /* groups as they ended, in whatever way */
     int over;
     char left_out[MAX_CELLS][64];                                            /* why, by group; "" */
+    char dropped[MAX_CELLS][64];                                             /* why, by cell; "" */
     double rates[MAX_CELLS];                                                 /* stored, by cell */
     void (*measure)(const struct plan_cell *cell, struct wire_round *round); /* NULL: as below */
     int64_t block_ns;       /* what a block takes, beside the ms of every answer */
@@ -254,6 +255,10 @@ static void take_action(struct sim *sim, const struct schedule_action *action)
     case SCHEDULE_STORE_LEAVE_OUT:
         sim->order[sim->over++] = action->group;
         (void)snprintf(sim->left_out[action->group], sizeof *sim->left_out, "%s", action->text);
+        break;
+    case SCHEDULE_STORE_DROP_CELL:
+        assert_string_equal(sim->dropped[action->number], ""); /* once */
+        (void)snprintf(sim->dropped[action->number], sizeof *sim->dropped, "%s", action->text);
         break;
     case SCHEDULE_STORE_RATE:
         sim->rates[action->number] = action->rate_per_s;
@@ -1663,7 +1668,20 @@ static void test_neighbours_do_not_saturate_a_ladder(void **state)
     sim_close(&sim);
 }
 
-/* The slowest to saturate decides; what was asked for by number is measured all the same. */
+/* How many blocks of that arm (of that runtime) of a group count. */
+static int64_t blocks_of(const struct sim *sim, int64_t group, const char *runtime, const char *arm)
+{
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < sim->plan->groups[group].cell_count; i++) {
+        const struct plan_cell *cell = &sim->plan->cells[sim->plan->groups[group].cells[i]];
+        if (strcmp(cell->runtime, runtime) == 0 && strcmp(cell->spec.arm, arm) == 0)
+            for (int block = 0; block < MAX_BLOCKS; block++)
+                blocks += sim->stored[cell->spec.cell][block];
+    }
+    return blocks;
+}
+
+/* The slowest to saturate goes on alone; what was asked for by number is measured all the same. */
 static void test_ladder_goes_on_for_the_last_arm(void **state)
 {
     (void)state;
@@ -1680,8 +1698,58 @@ static void test_ladder_goes_on_for_the_last_arm(void **state)
         assert_string_equal(sim.left_out[g], measured          ? ""
                                              : clients == 1024 ? "saturated at K=512"
                                                                : "saturated at K=128");
+        bool both = clients <= 32 || clients == 512;
+        assert_string_equal(sim.dropped[sim.plan->groups[g].cells[0]],
+                            measured && !both ? "saturated at K=32" : "");
+        assert_int_equal(blocks_of(&sim, g, "libuv", "gather"), both ? 2 : 0);
+        assert_int_equal(blocks_of(&sim, g, "libuv", "tasks"), measured ? 2 : 0);
+        assert_int_equal(blocks_of(&sim, g, "libuv", "empty"), measured ? 2 : 0);
     }
+    assert_int_equal(progress_of(&sim).done_ns, progress_of(&sim).expected_ns);
     sim_close(&sim);
+}
+
+static void measure_by_label(const struct plan_cell *cell, struct wire_round *round)
+{
+    measure_load(cell, round);
+    if (strcmp(cell->runtime, "other") == 0) /* wants twice as many clients */
+        round->cpu_ns = round->cpu_ns * (cell->spec.clients < 32 ? 1 : 2) / 2;
+}
+
+/* Once all its arms have left, a runtime takes no part, nor does its harness, and its workers are not needed; gangs too. */
+static void test_runtime_leaves_a_ladder(void **state)
+{
+    (void)state;
+    for (int64_t cores = 1; cores <= 2; cores++) {
+        struct sim sim;
+        scoped_free char *sweep =
+            memory_format(LADDER "clients: {ladder: 128}\narms: gather\ncores: %lld\nruntimes: [{kind: "
+                                 "libuv, label: other}, libuv]\n",
+                          (long long)cores);
+        sim_open(&sim, sweep, 2, 0);
+        sim.measure = measure_by_label;
+        for (int i = 0; i < 2; i++) {
+            add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+            add_peer(&sim, "other", "a", "here", WIRE_NULL);
+        }
+        begin(&sim);
+        settle(&sim, 10000);
+        for (int64_t g = 0; g < 8;
+             g++) { /* libuv was saturated at 16 and 32 clients, the other at 32 and 64 */
+            assert_int_equal(sim.finished[g], g < 7);
+            assert_string_equal(sim.left_out[g], g < 7 ? "" : "saturated at K=64");
+            for (int64_t i = 0; i < 4; i++)
+                assert_string_equal(sim.dropped[sim.plan->groups[g].cells[i]],
+                                    g == 6 && i == 2 ? "saturated at K=32" : "");
+            assert_int_equal(blocks_of(&sim, g, "libuv", "empty"), g < 6 ? 2 * cores : 0);
+            assert_int_equal(blocks_of(&sim, g, "libuv", "gather"), g < 6 ? 2 * cores : 0);
+            assert_int_equal(blocks_of(&sim, g, "other", "empty"), g < 7 ? 2 * cores : 0);
+            assert_int_equal(blocks_of(&sim, g, "other", "gather"), g < 7 ? 2 * cores : 0);
+        }
+        assert_int_equal(progress_of(&sim).done_ns, progress_of(&sim).expected_ns);
+        assert_int_equal(progress_of(&sim).phase, SCHEDULE_OVER);
+        sim_close(&sim);
+    }
 }
 
 /* On two hosts too, a rung waits for the one below. */
@@ -1825,6 +1893,41 @@ static void test_ladder_of_a_resumed_run(void **state)
     sim_close(&sim);
 }
 
+/* An arm that had left before goes on to be left out, from the first rung that is not done. */
+static void test_arms_of_a_resumed_ladder(void **state)
+{
+    (void)state;
+    struct sim sim;
+    sim_open(&sim, LADDER "clients: {ladder: 128}\narms: [gather, tasks]\n", 1, 0);
+    sim.measure = measure_load;
+    struct schedule_past past[8] = {{0}};
+    struct schedule_load loads[MAX_CELLS] = {{0}};
+    for (int64_t g = 0; g < 6; g++) {
+        past[g] = (struct schedule_past){.done = true, .attempts = 1};
+        for (int64_t i = 0; i < 2; i++) {
+            const struct plan_cell *cell = &sim.plan->cells[sim.plan->groups[g].cells[i]];
+            struct wire_round round;
+            wire_round_init(&round);
+            measure_load(cell, &round);
+            loads[cell->spec.cell] = (struct schedule_load){.fanouts = (double)round.fanouts,
+                                                            .wall_ns = (double)round.wall_ns,
+                                                            .cpu_ns = (double)round.cpu_ns};
+        }
+    }
+    add_peer(&sim, "libuv", "a", "here", WIRE_NULL);
+    schedule_begin(sim.schedule, sim.plan, past, loads, sim.now_ns);
+    take_actions(&sim);
+    settle(&sim, 10000);
+    for (int64_t g = 6; g < 8; g++) {
+        assert_int_equal(sim.finished[g], 1);
+        assert_string_equal(sim.dropped[sim.plan->groups[g].cells[0]], "saturated at K=32");
+        assert_int_equal(blocks_of(&sim, g, "libuv", "gather"), 0);
+        assert_int_equal(blocks_of(&sim, g, "libuv", "tasks"), 2);
+    }
+    assert_int_equal(progress_of(&sim).done_ns, progress_of(&sim).expected_ns);
+    sim_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1832,6 +1935,8 @@ int main(void)
         cmocka_unit_test(test_ladder_ends_after_two_saturated_rungs),
         cmocka_unit_test(test_neighbours_do_not_saturate_a_ladder),
         cmocka_unit_test(test_ladder_goes_on_for_the_last_arm),
+        cmocka_unit_test(test_runtime_leaves_a_ladder),
+        cmocka_unit_test(test_arms_of_a_resumed_ladder),
         cmocka_unit_test(test_rungs_wait_for_each_other),
         cmocka_unit_test(test_parts_of_a_ceiling_become_numbers),
         cmocka_unit_test(test_ceiling_that_was_not_reached_is_told),

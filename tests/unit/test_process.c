@@ -341,9 +341,32 @@ static void test_precision_of_a_group_that_was_left_out(void **state)
     made_close(&made);
 }
 
+/* An arm that left its ladder is no cell of the run and no lack of it. */
+static void test_an_arm_that_was_left_out(void **state)
+{
+    struct made made;
+    struct error err = {0};
+    (void)state;
+    made_open(&made, SWEEP("rounds: 9"));
+    const struct plan_cell *cell = &made.plan->cells[made.plan->groups[0].cells[1]];
+    put_group(&made, 0, 1, nine, steady);
+    check(store_leave_out_cell(made.store, cell->spec.cell, "saturated at K=32", &err), &err);
+    assert_int_equal(store_leave_out_cell(made.store, 999, "saturated at K=32", &err), -1);
+    const struct summary *summary = summarise(&made);
+    assert_int_equal(summary->cell_count, 1);
+    assert_string_equal(summary->cells[0].arm, "sequential");
+    assert_int_equal(summary->left_out_count, 1);
+    assert_string_equal(summary->left_out[0].id, cell->id);
+    assert_string_equal(summary->left_out[0].reason, "saturated at K=32");
+    assert_int_equal(summary->left_out[0].group, 0);
+    assert_int_equal(summary_exit_kind(summary), ERROR_NONE);
+    made_close(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_arm_that_was_left_out),
         cmocka_unit_test(test_three_processes),
         cmocka_unit_test(test_six_processes),
         cmocka_unit_test(test_processes_of_a_gang),
