@@ -191,7 +191,8 @@ static const struct command commands[] = {
 static void print_version(FILE *stream, struct argp_state *state)
 {
     (void)state;
-    (void)fprintf(stream, "corefan %s (protocol %d.%d)\n", COREFAN_VERSION, WIRE_MAJOR, WIRE_MINOR);
+    (void)fprintf(stream, "corefan %s (protocol %d.%d)\nbuilt with %s\n", COREFAN_VERSION, WIRE_MAJOR,
+                  WIRE_MINOR, environment_build());
 }
 
 void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;

@@ -429,3 +429,9 @@ int environment_capture(const int64_t *measured_cpus, size_t measured_count, con
                                                 .housekeeping_count = housekeeping_count};
     return environment_read(&request, ret_json, err);
 }
+
+const char *environment_build(void)
+{
+    return COREFAN_COMPILER ", " COREFAN_BUILD_TYPE "; libuv " COREFAN_UV_VERSION
+                            ", libzmq " COREFAN_ZMQ_VERSION ", msgpack-c " COREFAN_MSGPACK_VERSION;
+}

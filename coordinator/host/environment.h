@@ -66,4 +66,7 @@ int environment_read(const struct environment_request *request, char **ret_json,
 int environment_capture(const int64_t *measured_cpus, size_t measured_count, const int64_t *housekeeping_cpus,
                         size_t housekeeping_count, char **ret_json, struct error *err);
 
+/* "GNU 12.2.0, Release; libuv 1.44.2, libzmq 4.3.4, msgpack-c 4.0.0": of this build; a constant. */
+const char *environment_build(void);
+
 #endif

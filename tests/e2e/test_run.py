@@ -376,7 +376,7 @@ class Help(EndToEnd):
     def test_version(self):
         done = self.run_corefan("--version")
         self.assertEqual(done.code, 0)
-        self.assertRegex(done.out, r"^corefan \d+\.\d+\.\d+")
+        self.assertRegex(done.out, r"^corefan \d+\.\d+\.\d+ \(protocol \d+\.\d+\)\nbuilt with \S+ \d.*; libuv \d.*\n$")
 
     def test_plan_runs_nothing(self):
         sweep = self.write("s.yaml", SMALL_SWEEP)

@@ -1,0 +1,16 @@
+# Runs before cpack makes a package of what it installed: manuals and changelogs are compressed, as Debian has them, and all files
+# get the date of SOURCE_DATE_EPOCH (else that of the newest entry of deploy/debian/changelog).
+set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
+set(date $ENV{SOURCE_DATE_EPOCH})
+if(NOT date)
+  file(GLOB_RECURSE changelogs ${root}/changelog)
+  list(GET changelogs 0 changelog)
+  execute_process(COMMAND sed -n "/^ -- .*>  /{s///p;q}" ${changelog} OUTPUT_VARIABLE written OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND date -d ${written} +%s OUTPUT_VARIABLE date OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+if(CPACK_GENERATOR STREQUAL DEB)
+  file(GLOB_RECURSE compressed ${root}/*.1 ${root}/*.5 ${root}/changelog)
+  execute_process(COMMAND gzip -9n ${compressed} COMMAND_ERROR_IS_FATAL ANY)
+endif()
+set(ENV{SOURCE_DATE_EPOCH} ${date})
+execute_process(COMMAND find ${root} -exec touch -h -d @${date} {} +  COMMAND_ERROR_IS_FATAL ANY)
