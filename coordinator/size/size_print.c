@@ -24,7 +24,9 @@ static void print_impossible(const struct size_row *row, FILE *out)
     const struct capacity_size *size = &row->size;
     struct line line = {.length = 0};
     line_add(&line, "%-24.24s %-16.16s  not reachable: ", row->arm, row->runtime);
-    if (size->least_p99_ns > 0)
+    if (size->least_p99_ns > 0 && row->open_loop)
+        line_add(&line, "p99 is %s or more at every rate", figure_duration(least, true, size->least_p99_ns));
+    else if (size->least_p99_ns > 0)
         line_add(
             &line, "p99 is %s with %s client%s already", figure_duration(least, true, size->least_p99_ns),
             figure_whole(clients, true, (double)size->least_clients), size->least_clients == 1 ? "" : "s");
@@ -54,17 +56,27 @@ static void print_row(const struct size_row *row, FILE *out)
     (void)fprintf(out, "%s\n", line.text);
 }
 
-static void print_notes(const struct sizing *sizing, FILE *out)
+/* "load (32 clients)"; an open loop has none. */
+static void add_hardest(struct line *line, const struct size_row *row)
 {
     char clients[FIGURE_BYTES];
+    if (row->open_loop)
+        line_add(line, "rate");
+    else
+        line_add(line, "load (%s client%s)", figure_whole(clients, true, (double)row->size.clients),
+                 row->size.clients == 1 ? "" : "s");
+}
+
+static void print_notes(const struct sizing *sizing, FILE *out)
+{
     for (size_t i = 0; i < sizing->row_count; i++) {
         const struct size_row *row = &sizing->rows[i];
         struct line line = {.length = 0};
         if (!row->size.cores.known || !row->size.more_is_possible)
             continue;
-        line_add(&line, "  %s on %s may need fewer: its hardest load (%s client%s) was still in time.",
-                 row->arm, row->runtime, figure_whole(clients, true, (double)row->size.clients),
-                 row->size.clients == 1 ? "" : "s");
+        line_add(&line, "  %s on %s may need fewer: its hardest ", row->arm, row->runtime);
+        add_hardest(&line, row);
+        line_add(&line, " was still in time.");
         line_print(&line, out);
     }
 }
@@ -150,7 +162,8 @@ static json_t *row_object(const struct size_row *row)
     put_number(object, "utilization", size->cores.known, size->utilization, why);
     put_number(object, "cpu_ns", size->cores.known, size->cpu_ns, why);
     put_number(object, "p99_ns", size->cores.known, size->p99_ns, why);
-    put_number(object, "clients", size->cores.known, (double)size->clients, why);
+    put_number(object, "clients", size->cores.known && !row->open_loop, (double)size->clients,
+               row->open_loop ? "open_loop" : why);
     put_number(object, "least_p99_ns", size->least_p99_ns > 0, size->least_p99_ns, "no_p99");
     put_number(object, "cpu_ns_per_saved_ms", saved->known, saved->value, saved->why);
     (void)json_object_set_new(object, "more_is_possible", json_boolean(size->more_is_possible));

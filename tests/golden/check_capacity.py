@@ -92,18 +92,16 @@ def title(cell):
     return f"{cell['fanout']} x {delay}{cell['job']}"
 
 
-def check_size(corefan, run, cells, update):
+def check_cores(corefan, run, cells, latency, bounds_ms):
     """Cores from the cells of the run: the hardest load in time, and between it and the next the logarithm of p99."""
-    check_golden.SUFFIX["size"] = "size.txt"
-    check_golden.compare("capacity", "size", ask_size(corefan, run, "50k/s", "25ms"), update)
-    for p99_ms in (25, 500, 700, 2000):
+    for p99_ms in bounds_ms:
         answer = json.loads(ask_size(corefan, run, "20000/s", f"{p99_ms}ms", "--format", "json"))
         check_golden.check_nulls(answer, f"size {p99_ms}ms")
         for row in answer["rows"]:
             where = f"size {row['job']} {row['arm']} {p99_ms}ms"
-            loads = sorted((cell["throughput_per_s_core"], cell["wall_ns"]["p99"]) for cell in cells
+            loads = sorted((cell["throughput_per_s_core"], cell[latency]["p99"]) for cell in cells
                            if row["job"] == title(cell) and cell["arm"] == row["arm"] and cell["cores"] == 1
-                           and cell["wall_ns"]["p99"] is not None)
+                           and cell[latency] is not None and cell[latency]["p99"] is not None)
             reached = [load for load in loads if load[1] <= p99_ms * 1e6]
             if not reached:
                 why = "p99_out_of_reach" if loads else "no_p99"
@@ -117,11 +115,32 @@ def check_size(corefan, run, cells, update):
             expect(row["cores"]["value"] == math.ceil(20000 / row["per_s_core"]["value"]), f"{where}: cores {row['cores']}")
             expect(row["cores"]["ci_lo"] <= row["cores"]["value"] <= row["cores"]["ci_hi"], f"{where}: interval")
             near(row["utilization"], 20000 / row["cores"]["value"] * row["cpu_ns"] / 1e9, 1e-6, f"{where}: used")
+
+
+def check_size(corefan, run, cells, update):
+    check_golden.SUFFIX["size"] = "size.txt"
+    check_golden.compare("capacity", "size", ask_size(corefan, run, "50k/s", "25ms"), update)
+    check_cores(corefan, run, cells, "wall_ns", (25, 500, 700, 2000))
     for rate, p99, complaint in (("0/s", "1ms", "--rate '0/s': a rate is above 0"), ("5/s", "0s", "--p99 '0s': it must be above 0"),
                                  ("1e12/s", "1ms", "--rate '1e12/s'"), ("5/s", "7", "--p99 '7': missing unit")):
         done = subprocess.run([corefan, "size", run, "--rate", rate, "--p99", p99], capture_output=True, text=True, check=False)
         expect(done.returncode == 2 and done.stderr.startswith(f"corefan: {complaint}") and done.stderr.count("\n") == 1,
                f"size {rate} {p99}: exit {done.returncode}: {done.stderr}")
+
+
+def check_open_loop(make, show, corefan, scratch, update):
+    """Where there are rates, they decide, from the intended start: 16 clients, who wait for nobody, are in time for more."""
+    run = f"{scratch}/open"
+    subprocess.run([make, run, "open"], check=True)
+    cells = json.loads(check_golden.show(show, run, "json"), parse_constant=check_golden.no_constant)["cells"]
+    check_golden.compare("capacity_open", "size", ask_size(corefan, run, "20k/s", "16ms"), update)
+    check_golden.compare("capacity_open_more", "size", ask_size(corefan, run, "20k/s", "700ms"), update)
+    check_cores(corefan, run, cells, "intended_wall_ns", (16, 17, 20, 700))
+    closed = {cell["arm"]: cell for cell in cells if not cell["arrivals"]}
+    for row in json.loads(ask_size(corefan, run, "20k/s", "16ms", "--format", "json"))["rows"]:
+        if row["arm"] != "sequential":
+            in_time, per_s = closed[row["arm"]]["wall_ns"]["p99"] < 16e6, closed[row["arm"]]["throughput_per_s_core"]
+            expect(row["loop"] == "open" and in_time and row["per_s_core"]["value"] < 0.8 * per_s, f"open loop: {row}")
 
 
 def check_scaling(summary):
@@ -160,6 +179,7 @@ def main():
             check_golden.compare("capacity", form, text, update)
         summary = json.loads(texts["json"], parse_constant=check_golden.no_constant)
         check_size(corefan, run, summary["cells"], update)
+        check_open_loop(make, show, corefan, scratch, update)
         check_without_windows(make_run, corefan, scratch)
     check_golden.check_nulls(summary["capacity"], "capacity")
     check_golden.check_text(texts["text"])

@@ -1,8 +1,11 @@
-/* make_capacity DIR: a run of windows made of a known rule: what a core carries, and where its arms cross over.
+/* make_capacity DIR [open]: a run of windows made of a known rule: what a core carries, and where its arms cross over.
  *
  * 40 x 10 ms on asyncio, driven by 1 to 1,024 clients on one core, 32 also on two; 2 x noop by 1 and 16; 20 x 10 ms by 1 to 16,
  * and as much for 100 ms by 32 to 128.  CPU per fan-out in us of K clients: sequential 200 + 150 x 40 / K; gather
  * 310 + 200 / K + 25 x log2(K / 16) from 16 on; taskgroup 12 % more.
+ * With `open` it is an open loop of 50 to 1,700 fan-outs per second, each of which costs what a single client's does: who comes
+ * waits for those before as in a queue of that length of service, so from the intended start latency is higher than from the
+ * actual one; and 16 clients beside it, which say nothing of such waits.
  * check_capacity.py knows the same rule. */
 #include "coordinator/store/store.h"
 
@@ -40,18 +43,32 @@ struct group {
     int64_t clients, cores;
     bool waits;
     int64_t fanout, delay_ms;
+    double rate_per_s; /* 0: closed loop */
 };
 
-static const struct group groups[] = {
-    {1, 1, true, 40, 10},    {2, 1, true, 40, 10},   {4, 1, true, 40, 10},   {8, 1, true, 40, 10},
-    {16, 1, true, 40, 10},   {32, 1, true, 40, 10},  {32, 2, true, 40, 10},  {32, 4, true, 40, 10},
-    {32, 8, true, 40, 10},   {32, 16, true, 40, 10}, {32, 6, true, 40, 10},  {32, 32, true, 40, 10},
-    {64, 1, true, 40, 10},   {128, 1, true, 40, 10}, {256, 1, true, 40, 10}, {1024, 1, true, 40, 10},
-    {1, 1, false, 2, 0},     {16, 1, false, 2, 0},   {1, 1, true, 20, 10},   {4, 1, true, 20, 10},
-    {8, 1, true, 20, 10},    {15, 1, true, 20, 10},  {32, 1, true, 20, 100}, {64, 1, true, 20, 100},
-    {128, 1, true, 20, 100},
+static const struct group closed_groups[] = {
+    {1, 1, true, 40, 10, 0},    {2, 1, true, 40, 10, 0},   {4, 1, true, 40, 10, 0},
+    {8, 1, true, 40, 10, 0},    {16, 1, true, 40, 10, 0},  {32, 1, true, 40, 10, 0},
+    {32, 2, true, 40, 10, 0},   {32, 4, true, 40, 10, 0},  {32, 8, true, 40, 10, 0},
+    {32, 16, true, 40, 10, 0},  {32, 6, true, 40, 10, 0},  {32, 32, true, 40, 10, 0},
+    {64, 1, true, 40, 10, 0},   {128, 1, true, 40, 10, 0}, {256, 1, true, 40, 10, 0},
+    {1024, 1, true, 40, 10, 0}, {1, 1, false, 2, 0, 0},    {16, 1, false, 2, 0, 0},
+    {1, 1, true, 20, 10, 0},    {4, 1, true, 20, 10, 0},   {8, 1, true, 20, 10, 0},
+    {15, 1, true, 20, 10, 0},   {32, 1, true, 20, 100, 0}, {64, 1, true, 20, 100, 0},
+    {128, 1, true, 20, 100, 0},
 };
-#define GROUPS ((int64_t)(sizeof groups / sizeof *groups))
+
+static const struct group open_groups[] = {
+    {16, 1, true, 40, 10, 0},   {1, 1, true, 40, 10, 50},   {1, 1, true, 40, 10, 100},
+    {1, 1, true, 40, 10, 150},  {1, 1, true, 40, 10, 500},  {1, 1, true, 40, 10, 1000},
+    {1, 1, true, 40, 10, 1500}, {1, 1, true, 40, 10, 1700},
+};
+
+struct groups {
+    const struct group *at;
+    int64_t count;
+};
+#define GROUPS(table) ((struct groups){table, (int64_t)(sizeof(table) / sizeof *(table))})
 
 static char asyncio[] = "asyncio", host[] = "box", boot_id[] = "boot",
             instance[] = "00112233445566778899aabbccddeeff";
@@ -76,7 +93,9 @@ static struct plan_cell plan_cell(const struct group *group, int64_t number, int
     scoped_free char *job =
         group->waits ? memory_format("sleep/n=%d/delay=%dms", (int)group->fanout, (int)group->delay_ms)
                      : memory_text("noop/n=2");
-    cell.id = memory_format("asyncio/%s/%s/cores=%lld/clients=%lld/duration=2s", name, job, cores, clients);
+    scoped_free char *load = group->rate_per_s > 0 ? memory_format("rate=%g%%2fs", group->rate_per_s)
+                                                   : memory_format("clients=%lld", clients);
+    cell.id = memory_format("asyncio/%s/%s/cores=%lld/%s/duration=2s", name, job, cores, load);
     cell.spec = (struct wire_cell){.cell = number,
                                    .arm = memory_text(name),
                                    .job = memory_text(group->waits ? "sleep" : "noop"),
@@ -85,31 +104,35 @@ static struct plan_cell plan_cell(const struct group *group, int64_t number, int
                                    .wait = memory_text("timerfd"),
                                    .clients = group->clients,
                                    .phase = memory_text("together"),
+                                   .rate_per_s = group->rate_per_s,
+                                   .arrivals = memory_text("poisson"),
                                    .duration_ns = (int64_t)WINDOW_NS,
                                    .warmup = 2};
     return cell;
 }
 
-static void make_plan(struct plan *plan)
+static void make_plan(struct groups groups, struct plan *plan)
 {
     memset(plan->sweep_sha256, 'a', 64);
-    for (int64_t i = 0; i < GROUPS; i++) {
-        const struct group *group = &groups[i];
+    for (int64_t i = 0; i < groups.count; i++) {
+        const struct group *group = &groups.at[i];
         long long clients = group->clients, cores = group->cores;
         scoped_free char *job =
             group->waits ? memory_format("%d x %dms sleep", (int)group->fanout, (int)group->delay_ms)
                          : memory_text("2 x noop");
-        plan->groups[i] = (struct plan_group){.number = i,
-                                              .title = memory_format("%s, %lld core%s, clients %lld", job,
-                                                                     cores, cores > 1 ? "s" : "", clients),
-                                              .cores = group->cores,
-                                              .blocks = BLOCKS,
-                                              .processes = 1,
-                                              .seed = (uint64_t)i};
+        scoped_free char *load = group->rate_per_s > 0 ? memory_format("rate %g/s", group->rate_per_s)
+                                                       : memory_format("clients %lld", clients);
+        plan->groups[i] = (struct plan_group){
+            .number = i,
+            .title = memory_format("%s, %lld core%s, %s", job, cores, cores > 1 ? "s" : "", load),
+            .cores = group->cores,
+            .blocks = BLOCKS,
+            .processes = 1,
+            .seed = (uint64_t)i};
         for (int64_t arm = 0; arm < ARMS; arm++, plan->cell_count++)
             plan->cells[plan->cell_count] = plan_cell(group, plan->cell_count, i, arm);
     }
-    plan->group_count = GROUPS;
+    plan->group_count = groups.count;
 }
 
 static void release_plan(struct plan *plan)
@@ -118,8 +141,8 @@ static void release_plan(struct plan *plan)
         free(plan->groups[i].title);
     for (int64_t i = 0; i < plan->cell_count; i++) {
         struct plan_cell *cell = &plan->cells[i];
-        char *texts[] = {cell->runtime,  cell->id,        cell->spec.arm,
-                         cell->spec.job, cell->spec.wait, cell->spec.phase};
+        char *texts[] = {cell->runtime,   cell->id,         cell->spec.arm,     cell->spec.job,
+                         cell->spec.wait, cell->spec.phase, cell->spec.arrivals};
         for (size_t text = 0; text < sizeof texts / sizeof *texts; text++)
             free(texts[text]);
     }
@@ -128,26 +151,38 @@ static void release_plan(struct plan *plan)
 /* ---- windows ---- */
 
 struct window {
-    int64_t pairs[6];
+    int64_t pairs[6], intended_pairs[6];
     struct wire_round round;
 };
 
 /* 80 % at the latency, the rest a tenth and a half above it. */
-static void fill_latency(double latency_ns, int64_t fanouts, struct window *window)
+static void fill_latency(double latency_ns, int64_t fanouts, int64_t *pairs, struct wire_histogram *histogram)
 {
     const double places[] = {1, 1.1, 1.5};
     const int64_t tenth = fanouts / 10, counts[] = {fanouts - 2 * tenth, tenth, tenth};
-    struct wire_histogram *histogram = &window->round.latency;
     *histogram = (struct wire_histogram){
         .present = true, .significant_digits = 3, .lowest_ns = 1, .highest_ns = 100000000000};
-    histogram->counts = window->pairs;
+    histogram->counts = pairs;
     for (size_t i = 0; i < 3; i++) {
         if (counts[i] == 0)
             continue;
-        window->pairs[2 * histogram->pair_count] =
-            wire_histogram_index(histogram, (int64_t)(latency_ns * places[i]));
-        window->pairs[2 * histogram->pair_count++ + 1] = counts[i];
+        pairs[2 * histogram->pair_count] = wire_histogram_index(histogram, (int64_t)(latency_ns * places[i]));
+        pairs[2 * histogram->pair_count++ + 1] = counts[i];
     }
+}
+
+/* What is due at a rate; a core that cannot keep up leaves the rest out. */
+static void fill_open(const struct group *group, double latency_ns, double cpu_ns, struct window *window)
+{
+    struct wire_round *round = &window->round;
+    double used = group->rate_per_s * cpu_ns / 1e9;
+    double behind_ns = used < 1 ? cpu_ns * used / (2 * (1 - used)) : 1e9;
+    round->offered = (int64_t)(group->rate_per_s * WINDOW_NS / 1e9);
+    round->skipped = round->offered - round->fanouts;
+    round->unfinished = 0;
+    round->lag_p50_ns = 5000;
+    round->lag_max_ns = 100000;
+    fill_latency(latency_ns + behind_ns, round->fanouts, window->intended_pairs, &round->latency_intended);
 }
 
 static void fill_window(const struct group *group, int64_t arm_index, int64_t worker, int64_t block,
@@ -164,6 +199,8 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
     if (group->cores > WORKERS / 2)
         latency_ns *= SIBLINGS;
     double fanouts = floor(WINDOW_NS * clients / latency_ns);
+    if (group->rate_per_s > 0)
+        fanouts = floor(fmin(WINDOW_NS * group->rate_per_s / 1e9, WINDOW_NS / cpu_ns));
     struct wire_round *round = &ret->round;
     wire_round_init(round);
     round->block = block;
@@ -181,7 +218,9 @@ static void fill_window(const struct group *group, int64_t arm_index, int64_t wo
     round->switches_involuntary = round->faults_minor = round->faults_major = 0;
     round->cpu_start = round->cpu_end = 1 + worker;
     round->throttles = round->throttled_ns = round->steal_ticks = 0;
-    fill_latency(latency_ns, round->fanouts, ret);
+    fill_latency(latency_ns, round->fanouts, ret->pairs, &round->latency);
+    if (group->rate_per_s > 0)
+        fill_open(group, latency_ns, cpu_ns, ret);
 }
 
 /* An arm that has left the ladder before this rung. */
@@ -190,9 +229,9 @@ static bool is_left_out(const struct group *group, int64_t arm)
     return group->clients == 256 && arm == ARMS - 1;
 }
 
-static int put_group(struct store *store, int64_t number, int64_t first_cell, struct error *err)
+static int put_group(struct store *store, const struct group *group, int64_t number, struct error *err)
 {
-    const struct group *group = &groups[number];
+    int64_t first_cell = number * ARMS;
     int64_t arms = is_left_out(group, ARMS - 1) ? ARMS - 1 : ARMS;
     for (int64_t worker = 0; worker < group->cores; worker++) {
         static struct window windows[BLOCKS * ARMS];
@@ -217,7 +256,7 @@ static int put_group(struct store *store, int64_t number, int64_t first_cell, st
     return store_finish_group(store, number, 1, err);
 }
 
-static int fill(struct store *store, const struct plan *plan, struct error *err)
+static int fill(struct store *store, struct groups groups, const struct plan *plan, struct error *err)
 {
     const char *facts[][2] = {{"run_id", "golden"},
                               {"started_at", "2026-01-02T03:04:05Z"},
@@ -244,8 +283,8 @@ static int fill(struct store *store, const struct plan *plan, struct error *err)
         if (store_put_worker(store, worker, &hello, err) < 0)
             return -1;
     }
-    for (int64_t i = 0; i < GROUPS; i++)
-        if (put_group(store, i, i * ARMS, err) < 0)
+    for (int64_t i = 0; i < groups.count; i++)
+        if (put_group(store, &groups.at[i], i, err) < 0)
             return -1;
     return 0;
 }
@@ -257,12 +296,14 @@ int main(int argc, char **argv)
     static char name[] = "capacity";
     struct plan plan = {
         .name = name, .seed = 1, .all_cores = WORKERS, .groups = plan_groups, .cells = plan_cells};
-    struct error err = {.text = "usage: make_capacity DIR"};
+    struct error err = {.text = "usage: make_capacity DIR [open]"};
     struct store *store = NULL;
-    make_plan(&plan);
-    int status = argc == 2 ? store_create(argv[1], &store, &err) : -1;
+    bool open = argc == 3 && strcmp(argv[2], "open") == 0;
+    struct groups groups = open ? GROUPS(open_groups) : GROUPS(closed_groups);
+    make_plan(groups, &plan);
+    int status = argc == 2 || open ? store_create(argv[1], &store, &err) : -1;
     if (status == 0) {
-        status = fill(store, &plan, &err);
+        status = fill(store, groups, &plan, &err);
         store_close(store);
     }
     release_plan(&plan);
