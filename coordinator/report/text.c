@@ -744,7 +744,7 @@ static void print_scaling(FILE *out, const struct summary *summary)
         (void)fprintf(out, "%s%s\n", line.text, row->siblings > 0 ? " *" : "");
     }
     if (siblings)
-        (void)fprintf(out, "  *: some of them are two threads of one physical core: a series of its own.\n");
+        (void)fprintf(out, "  *: some of them share a physical core: a series of their own.\n");
 }
 
 /* ---- runtimes side by side ---- */
