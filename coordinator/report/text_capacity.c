@@ -19,6 +19,10 @@ static void tell_busiest(struct line *line, const struct summary_capacity *row)
     const char *why = row->curve.measured_per_s_core.why;
     if (why && strcmp(why, "core_shared") == 0)
         line_add(line, "others were on its core");
+    else if (why && strcmp(why, "no_harder_load") == 0)
+        line_add(line, "no harder load than that of %s client%s",
+                 figure_whole(clients, true, (double)row->curve.busiest_clients),
+                 row->curve.busiest_clients == 1 ? "" : "s");
     else if (row->curve.busiest_clients > 0)
         line_add(line, "never saturated: %.2f at %s client%s", row->curve.busiest_utilization,
                  figure_whole(clients, true, (double)row->curve.busiest_clients),
@@ -170,7 +174,7 @@ static void print_curve(const struct summary *summary, const struct summary_capa
                      figure_duration(more, true, curve->working_set_ns.value), curve->clients_at_knee.value);
         line_add(&line, "; %zu loads fitted, missed by %.1f %%", curve->loads_fitted, row->residual_percent);
     } else if (curve->work_ns.known) {
-        line_add(&line, "work %s with one client", figure_duration(work, true, curve->work_ns.value));
+        line_add(&line, "work %s with the fewest clients", figure_duration(work, true, curve->work_ns.value));
     } else {
         line_add(&line, "no curve (%s)", curve->work_ns.why);
     }
