@@ -1,6 +1,6 @@
 """Every command in README.md and the guide is run as it stands there.
 
-Fenced `console` blocks whose first line starts with `$ corefan ` are taken; the blocks of one page run in order in a
+Fenced `console` blocks whose first line starts with `$ corefan`, `$ for` or `$ printf` are taken; the blocks of one page run in order in a
 scratch directory of their own that has the examples.  A command may name its exit code: `$ corefan ... # exit 99`.
 What a page quotes of the output goes stale too: headings of tables must still be printed to the letter.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import BIN, ROOT
 
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/guide/*.md")] if path.exists())
-BLOCK = re.compile(r"^```console\n(\$ corefan .*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```console\n(\$ (?:corefan|for|printf) .*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT = re.compile(r"#\s*exit (\d+)\s*$")
 HEADING = re.compile(r"^( {20,}[A-Za-z].*|when .*:)$")
 LONGEST_S = 240
@@ -44,7 +44,8 @@ class Steps(unittest.TestCase):
         self.assertEqual(EXIT.search("corefan a b  # exit 99")[1], "99")
 
     def test_the_guide_has_commands(self):
-        for name in ("failure.md", "pitfalls.md", "capacity.md"):
+        for name in ("first-run.md", "numbers.md", "sweeps.md", "comparing.md", "many-shells.md", "failure.md", "pitfalls.md",
+                     "capacity.md"):
             self.assertTrue(BLOCK.findall((ROOT / "docs/guide" / name).read_text()), name)
 
     def test_every_example_named_is_there(self):
