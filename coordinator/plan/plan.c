@@ -289,7 +289,8 @@ static int resolve_cores(const struct maker *maker, const struct sweep_entry *en
         add_cores(list, &count, value->word ? all : value->integer);
         if (value->word || value->integer <= all)
             continue;
-        (void)snprintf(text, sizeof text, "'cores' is %lld, but there %s %lld %s per runtime",
+        (void)snprintf(text, sizeof text,
+                       "'cores' is %lld, but there %s %lld %s per runtime: fewer 'cores', or more workers",
                        (long long)value->integer, all == 1 ? "is" : "are", (long long)all,
                        all == 1 ? "worker" : "workers");
         return refuse_at(maker->err, value->mark, text);

@@ -421,9 +421,12 @@ static void test_effort(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    check_refused(NOOP "cores: [1, 5000]\n", 2,
-                  "a.yaml:3:12: 'cores' is 5000, but there are 2 workers per runtime");
-    check_refused(NOOP "cores: 2\n", 1, "a.yaml:3:8: 'cores' is 2, but there is 1 worker per runtime");
+    check_refused(
+        NOOP "cores: [1, 5000]\n", 2,
+        "a.yaml:3:12: 'cores' is 5000, but there are 2 workers per runtime: fewer 'cores', or more workers");
+    check_refused(
+        NOOP "cores: 2\n", 1,
+        "a.yaml:3:8: 'cores' is 2, but there is 1 worker per runtime: fewer 'cores', or more workers");
     check_refused(NOOP, 0, "no workers: a plan needs at least one");
     check_refused(
         NOOP "expect:\n- {arm: gather, metric: cpu_ns, max: 1}\n- {arm: tasks, metric: cpu_ns, max: 1}\n", 1,
