@@ -119,6 +119,8 @@ int units_parse_rate(const char *text, double *ret_per_s, const char **ret_why)
         return refuse(ret_why, "not a rate (write it like 1000/s)");
     if (*rest == 'k' || *rest == 'M')
         unit = *rest++ == 'k' ? 1e3 : 1e6;
+    if (strcmp(rest, "/s") != 0 && strstr(rest, "/s"))
+        return refuse(ret_why, "not a rate (write it like 1000/s or 50k/s)");
     if (strcmp(rest, "/s") != 0)
         return refuse(ret_why, "a rate ends in /s (write it like 1000/s)");
     double rate = ((double)d.whole + (double)d.fraction / (double)d.scale) * unit;

@@ -156,7 +156,7 @@ def check_scaling(summary):
         expect(row["siblings"] == (32 if cores == 32 else 0), f"scaling: {arm} on {cores}: {row['siblings']} siblings")
         expect(0 <= row["core_spread_x"] < 0.05, f"scaling: {arm} on {cores}: spread {row['core_spread_x']}")
         expect(row["frequency_khz_null_reason"] == "no_cpufreq", f"scaling: {arm} on {cores}: frequency")
-        expect(row["start_skew_max_ns"] == 12000 * (cores - 1), f"scaling: {arm} on {cores}: skew")
+        expect(row["start_skew_max_ns"] == 5000 * (cores - 1), f"scaling: {arm} on {cores}: skew")
     expect([row["arm"] for row in summary["scalability"]] == list(RULE), "scalability: rows")
     for row in summary["scalability"]:
         near(row["contention_x"], 0.02, 0.2, f"scalability: {row['arm']}: contention")
