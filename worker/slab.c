@@ -67,14 +67,26 @@ static int open_children(struct runtime *runtime, struct slab *slab, struct erro
     return rc;
 }
 
+#define ROOM_BYTES 64 /* whole cache lines */
+
+/* Zeroed, every page of it there from now on: calloc would leave that to the first round.  NULL: no memory. */
+static void *room_of(size_t bytes)
+{
+    size_t whole = (bytes + ROOM_BYTES) / ROOM_BYTES * ROOM_BYTES;
+    void *room = aligned_alloc(ROOM_BYTES, whole);
+    if (room)
+        memset(room, 0, whole);
+    return room;
+}
+
 static int open_rooms(struct slab *slab, struct error *err)
 {
     size_t count = (size_t)slab->cell->fanout;
     if (slab->cell->duration_ns > 0) /* windows keep overshoots of their own */
         return 0;
-    if (slab->job->waits && !(slab->overshoots_ns = calloc(count, sizeof *slab->overshoots_ns)))
+    if (slab->job->waits && !(slab->overshoots_ns = room_of(count * sizeof *slab->overshoots_ns)))
         return error_set(err, ERROR_INTERNAL, "no memory for %zu waits", count);
-    if (slab->cell->fail.present && slab->cell->fail.fraction > 0 && !(slab->failing = calloc(count, 1)))
+    if (slab->cell->fail.present && slab->cell->fail.fraction > 0 && !(slab->failing = room_of(count)))
         return error_set(err, ERROR_INTERNAL, "no memory for %zu children", count);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* slab.h: the children that a cell's arm awaits: one fan-out and its leaves, allocated once.
  *
  * Cells of a slice that differ only in their arm share a slab: the arm is bound anew before each round.  So
- * all arms work on the same memory, and a group needs it once.  Threads: the measured one. */
+ * all arms work on the same memory, and a group needs it once.  Every page is touched when it is opened, so that it lies
+ * near the core that measures.  Threads: the measured one, pinned before. */
 #ifndef COREFAN_WORKER_SLAB_H
 #define COREFAN_WORKER_SLAB_H
 

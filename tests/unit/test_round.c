@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include <cmocka.h>
@@ -265,6 +267,41 @@ static void a_secretly_serial_job_is_found(void **state)
     runtime_release(&runtime);
 }
 
+/* Pages of a range that nobody has touched. */
+static size_t pages_missing(const void *from, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), missing = 0;
+    uintptr_t first = (uintptr_t)from / page * page, end = (uintptr_t)from + bytes;
+    for (uintptr_t at = first; at < end; at += page) {
+        unsigned char present = 0;
+        assert_int_equal(mincore((void *)at, 1, &present), 0);
+        missing += !(present & 1);
+    }
+    return missing;
+}
+
+/* Who opens a slab touches all of it: it lies in the memory of the measured core, and no round meets a page for the first time. */
+static void a_slab_is_touched_when_it_is_opened(void **state)
+{
+    (void)state;
+    struct runtime runtime;
+    struct slab slab;
+    struct error err;
+    struct wire_cell cell = cell_of("gather", "sleep", NS_PER_MS);
+    cell.fanout = 65536;
+    runtime_init_virtual(&runtime);
+    assert_int_equal(slab_open(&runtime, &cell, &slab, &err), 0);
+    const struct fanout *fanout = slab.fanout;
+    size_t bytes = (size_t)((const char *)&fanout->errors[fanout->count + 1] - (const char *)fanout->tasks);
+    assert_true(bytes > 4096 * 1024);
+    assert_int_equal(pages_missing(fanout->tasks, bytes), 0);
+    for (uint32_t i = 0; i < fanout->count; i++)
+        assert_int_equal(pages_missing(fanout->bodies[i], 1), 0);
+    assert_int_equal(pages_missing(slab.overshoots_ns, fanout->count * sizeof *slab.overshoots_ns), 0);
+    slab_close(&slab);
+    runtime_release(&runtime);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +310,7 @@ int main(void)
         cmocka_unit_test(early_waits_are_counted_and_judged),
         cmocka_unit_test(children_that_do_not_wait_are_found),
         cmocka_unit_test(a_secretly_serial_job_is_found),
+        cmocka_unit_test(a_slab_is_touched_when_it_is_opened),
     };
     return cmocka_run_group_tests_name("round", tests, NULL, NULL);
 }
