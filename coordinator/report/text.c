@@ -720,14 +720,16 @@ static void add_without_cores(struct line *line, const char *title, int64_t coun
         line_add(line, "%s", title);
 }
 
+#define SCALING_LABEL 46 /* what is longer has a line of its own */
+
 static void print_scaling(FILE *out, const struct summary *summary)
 {
     char efficiency[FIGURE_BYTES], skew[FIGURE_BYTES], overlap[FIGURE_BYTES], rate[FIGURE_BYTES];
     bool siblings = false;
     if (summary->scaling_count == 0)
         return;
-    (void)fprintf(out, "\nSeveral cores against one\n%-46s%6s%16s%12s%10s%8s\n", "", "cores", "per s",
-                  "efficiency", "skew", "overlap");
+    (void)fprintf(out, "\nSeveral cores against one\n%-*s%6s%16s%12s%10s%8s\n", SCALING_LABEL, "", "cores",
+                  "per s", "efficiency", "skew", "overlap");
     for (size_t i = 0; i < summary->scaling_count; i++) {
         const struct summary_scaling *row = &summary->scaling[i];
         const struct summary_cell *cell = &summary->cells[row->cell];
@@ -736,7 +738,11 @@ static void print_scaling(FILE *out, const struct summary *summary)
                  summary->runtime_count > 1 ? " " : "", cell->arm);
         add_without_cores(&label, summary->groups[cell->group].title, cell->cores);
         siblings |= row->siblings > 0;
-        line_add(&line, "%-46.46s%6lld%16s%12s%10s%8s", label.text, (long long)cell->cores,
+        if (label.length > SCALING_LABEL) {
+            line_print(&label, out);
+            label = (struct line){.length = 0};
+        }
+        line_add(&line, "%-*s%6lld%16s%12s%10s%8s", SCALING_LABEL, label.text, (long long)cell->cores,
                  figure_count(rate, &cell->throughput_per_s),
                  figure_ratio(efficiency, row->efficiency_x.known, row->efficiency_x.value),
                  figure_duration(skew, row->start_skew_ns.known, row->start_skew_ns.value),

@@ -123,13 +123,14 @@ static void make_plan(struct groups groups, struct plan *plan)
                          : memory_text("2 x noop");
         scoped_free char *load = group->rate_per_s > 0 ? memory_format("rate %g/s", group->rate_per_s)
                                                        : memory_format("clients %lld", clients);
-        plan->groups[i] = (struct plan_group){
-            .number = i,
-            .title = memory_format("%s, %lld core%s, %s", job, cores, cores > 1 ? "s" : "", load),
-            .cores = group->cores,
-            .blocks = BLOCKS,
-            .processes = 1,
-            .seed = (uint64_t)i};
+        plan->groups[i] = (struct plan_group){.number = i,
+                                              .title = memory_format("%s, %lld core%s, %s%s", job, cores,
+                                                                     cores > 1 ? "s" : "", load,
+                                                                     cores == 6 ? ", duration 2s" : ""),
+                                              .cores = group->cores,
+                                              .blocks = BLOCKS,
+                                              .processes = 1,
+                                              .seed = (uint64_t)i};
         for (int64_t arm = 0; arm < ARMS; arm++, plan->cell_count++)
             plan->cells[plan->cell_count] = plan_cell(group, plan->cell_count, i, arm);
     }
