@@ -154,21 +154,38 @@ static int read_keys(const struct options_run *options, struct door_config *ret,
     return ret->directory ? keys_directory_has(ret->directory, "", &known, err) : 0;
 }
 
-/* `all` stays what it was when the run was begun. */
+/* Workers of one runtime that a group which is not done needs at the same time, the most of any. */
+static int64_t largest_gang(const struct plan *plan, const struct schedule_past *past)
+{
+    int64_t largest = 0;
+    for (int64_t i = 0; i < plan->group_count; i++)
+        if (!past[i].done && plan->groups[i].cores > largest)
+            largest = plan->groups[i].cores;
+    return largest;
+}
+
+/* `all` stays what it was when the run was begun; workers that a gang does not need may be missing, or come later. */
 static int make_plan(const struct run *run, int64_t workers, struct plan **ret, struct error *err)
 {
     const struct resume *resume = &run->resume;
     if (!resume->store)
         return plan_make(run->sweep, workers, ret, err);
-    if (workers < resume->all_cores)
+    struct plan *plan = NULL;
+    if (plan_make(run->sweep, resume->all_cores, &plan, err) < 0 || resume_check(resume, plan, err) < 0) {
+        plan_free(plan);
+        return -1;
+    }
+    int64_t needed = largest_gang(plan, resume->past);
+    if (workers < needed) {
+        plan_free(plan);
         return error_set(
             err, ERROR_USAGE,
-            "the run was begun with %lld worker%s per runtime, and there are %lld now: --workers %lld",
-            (long long)resume->all_cores, resume->all_cores == 1 ? "" : "s", (long long)workers,
-            (long long)resume->all_cores);
-    if (plan_make(run->sweep, resume->all_cores, ret, err) < 0)
-        return -1;
-    return resume_check(resume, *ret, err);
+            "what is left of the run needs %lld worker%s per runtime at the same time, and there are "
+            "%lld now: --workers %lld",
+            (long long)needed, needed == 1 ? "" : "s", (long long)workers, (long long)needed);
+    }
+    *ret = plan;
+    return 0;
 }
 
 static int prepare(struct run *run, struct error *err)

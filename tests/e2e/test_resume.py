@@ -112,6 +112,23 @@ class Resume(EndToEnd):
         self.assertEqual(self.finish(process).code, 0)
         self.check_whole()
 
+    def kill_after_a_group(self, sweep, *words):
+        process = self.start_sweep(sweep, *words, *QUIETLY)
+        self.wait_for(lambda: self.groups_done() >= 1, "a group")
+        process.kill()
+        process.wait()
+
+    def test_with_fewer_workers_than_it_was_begun_with(self):
+        self.kill_after_a_group(SEVERAL_GROUPS, "--workers", "2", "--cpus", "0,1")
+        done = self.resume("--workers", "1", "--cpus", "0")
+        self.assertEqual(done.code, 0, done.err)
+        self.check_whole()
+
+    def test_with_fewer_workers_than_a_gang_needs(self):
+        self.kill_after_a_group(SEVERAL_GROUPS + "cores: 2\n", "--workers", "2", "--cpus", "0,1")
+        done = self.resume("--workers", "1", "--cpus", "0")
+        self.assert_one_line(done, 2, "needs 2 workers per runtime at the same time", "--workers 2")
+
     def test_a_worker_started_by_hand_is_met_again(self):
         endpoint = f"ipc://{self.scratch}/fleet.sock"
         by_hand = ("--workers", "0", "--expect", "1", "--listen", endpoint)
