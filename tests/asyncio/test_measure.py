@@ -24,6 +24,32 @@ def cell(number, arm, job="sleep", fanout=4, delay_ns=3 * MS, **more):
     return dict(cell=number, arm=arm, job=job, fanout=fanout, delay_ns=delay_ns, warmup=1, **more)
 
 
+class Wakeups(unittest.TestCase):
+    """What counts as a return from a poll that could block."""
+
+    def counted(self, coroutine):
+        measured = loops.make("asyncio", False)
+        self.addCleanup(measured.loop.close)
+        measured.counter.switch(True)
+        measured.loop.run_until_complete(coroutine)
+        return measured.counter.wakeups
+
+    def test_a_timer_that_came_due_before_the_poll(self):
+        async def held_up():
+            for _ in range(5):
+                asyncio.get_running_loop().call_soon(sleep, 0.002)  # as a process that is stopped
+                await asyncio.sleep(0.001)
+
+        self.assertGreaterEqual(self.counted(held_up()), 5)
+
+    def test_polls_between_callbacks_are_none(self):
+        async def busy():
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        self.assertEqual(self.counted(busy()), 0)
+
+
 class Case(unittest.TestCase):
     kind = "asyncio"
 

@@ -26,11 +26,18 @@ class UnusableLoop(Exception):
 
 
 class WakeupCounter:
-    """Puts itself before a selector's select, for as long as it is switched on."""
+    """Puts itself before a selector's select, for as long as it is switched on.
+
+    A poll that waits for a timer is told not to block when that timer came due on the way there (the process was stopped, or its
+    CPU taken): nothing else is ready then, and it counts all the same."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self.wakeups = 0
+        self._ready: Any = ()  # callbacks that the loop runs next
         self._selector: Any = selector  # an attribute of the instance hides the method of its class
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ready = getattr(loop, "_ready", (None,))
 
     def switch(self, on: bool) -> None:
         if on:
@@ -40,10 +47,11 @@ class WakeupCounter:
 
     def _counting(self, select: Callable[[float | None], Any]) -> Callable[[float | None], Any]:
         def counting(timeout: float | None = None) -> Any:
-            ready = select(timeout)
-            if timeout is None or timeout > 0:
+            could_block = timeout is None or timeout > 0 or not self._ready
+            found = select(timeout)
+            if could_block:
                 self.wakeups += 1
-            return ready
+            return found
 
         return counting
 
@@ -82,6 +90,7 @@ def make(kind: str, eager: bool) -> MeasuredLoop:
     else:
         selector = selectors.DefaultSelector()
         loop, counter = asyncio.SelectorEventLoop(selector), WakeupCounter(selector)
+        counter.watch(loop)
     if sys.version_info >= (3, 12) and eager:
         loop.set_task_factory(asyncio.eager_task_factory)
         versions["tasks"] = "eager"
