@@ -272,8 +272,9 @@ class Chaos(EndToEnd):
             self.finish_undisturbed()
             self.tell()
             self.check()
-            for process in self.by_hand.values():
-                process.wait(timeout=90)
+            for process in self.by_hand.values():  # one that was started at the very end has met no coordinator
+                process.terminate()
+                process.wait(timeout=60)
             self.relay.stdin.close()
             self.relay.wait(timeout=30)
             self.wait_for(lambda: not processes_with(self.mark), "the end of every process", timeout=30)
