@@ -625,6 +625,19 @@ static void run_release(struct run *run)
     free(run->id);
 }
 
+/* What was not taken, in numbers; a line for each would let a peer fill the disk. */
+static int put_refusals(const struct run *run, struct error *err)
+{
+    struct schedule_progress now;
+    fleet_progress(run->fleet, &now);
+    if (now.refused + now.duplicates + now.malformed == 0)
+        return 0;
+    scoped_free char *text = memory_format(
+        "late or foreign: %lld; delivered twice: %lld; frames that are none, or of strangers: %lld",
+        (long long)now.refused, (long long)now.duplicates, (long long)now.malformed);
+    return store_put_event(run->store, "refusals", text, err);
+}
+
 static int measure(struct run *run, FILE *out, struct error *err)
 {
     struct error broken = {0};
@@ -632,6 +645,8 @@ static int measure(struct run *run, FILE *out, struct error *err)
     progress_end(&run->progress);
     if (broken.kind == ERROR_INTERRUPTED)
         (void)store_put_fact(run->store, "status", "interrupted", &broken);
+    if (status == 0 && put_refusals(run, err) < 0)
+        return -1;
     int code = conclude(run, out, err);
     if (status < 0 && broken.kind != ERROR_INTERRUPTED) {
         *err = broken;

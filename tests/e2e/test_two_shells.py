@@ -120,6 +120,9 @@ class TwoShells(EndToEnd):
                 stranger.send_multipart([frame, frame])
 
         self.run_by_hand(endpoint, before_workers=attack)
+        (told,), = self.rows_so_far("SELECT text FROM events WHERE kind = 'refusals'")
+        refused = int(told.rsplit(" ", 1)[1])
+        self.assertGreaterEqual(refused, len(frames) - 1)  # the longest one may end its connection
 
     def test_a_worker_that_knows_less_is_no_harm_to_those_that_know_more(self):
         """Somebody connects to a run with workers of its own and knows one arm only: the others do the work."""
