@@ -109,8 +109,7 @@ class CommandLines(EndToEnd):
 
     def test_the_terminal_goes(self):
         process = self.start_sweep(SLOW_SWEEP, *QUIETLY)
-        self.wait_for((self.scratch / "run/run.db").exists, "the store")
-        time.sleep(1.0)
+        self.wait_until_it_measures()
         process.send_signal(signal.SIGHUP)
         self.assertEqual(self.finish(process).code, 130)
         self.assertEqual(self.summary()["run"]["status"], "interrupted")
